@@ -1,0 +1,100 @@
+"""The vocabulary: one file per family, frozen structs in one tagged union. Pure: no I/O, no clock.
+
+Producers build these structs and hand them to a `Sink`; the recorder stores them; nobody else interprets them twice.
+Adding an event: a struct in its family's file, its name in `AnyEvent`, a line in `docs/format.md` (a test asks).
+"""
+
+from collections.abc import Callable
+
+from agentwrap.events.base import Event
+from agentwrap.events.content import Content, Secrets
+from agentwrap.events.file import (
+    FileClass,
+    FileDirectory,
+    FileEdit,
+    FileLink,
+    FileMode,
+    FileRead,
+    FileRename,
+    FileSpecial,
+    FileState,
+    FileType,
+)
+from agentwrap.events.network import DnsServer, Family, NetBind, NetConnect, NetListen, NetSend, Transport, endpoint
+from agentwrap.events.process import (
+    ProcessDenied,
+    ProcessExec,
+    ProcessExit,
+    ProcessIsolation,
+    ProcessReach,
+    ProcessStart,
+)
+from agentwrap.events.run import Coverage, CoverageKind, Gap, RunEnd, RunStart, Tier
+
+AnyEvent = (
+    RunStart
+    | Coverage
+    | Gap
+    | RunEnd
+    | ProcessStart
+    | ProcessExec
+    | ProcessExit
+    | ProcessDenied
+    | ProcessIsolation
+    | ProcessReach
+    | FileEdit
+    | FileRename
+    | FileDirectory
+    | FileMode
+    | FileLink
+    | FileSpecial
+    | FileRead
+    | NetConnect
+    | NetBind
+    | NetListen
+    | NetSend
+    | DnsServer
+)
+
+Item = AnyEvent | Content | Secrets
+
+Sink = Callable[[Item], None]
+
+__all__ = [
+    "AnyEvent",
+    "Content",
+    "Coverage",
+    "CoverageKind",
+    "DnsServer",
+    "Event",
+    "Family",
+    "FileClass",
+    "FileDirectory",
+    "FileEdit",
+    "FileLink",
+    "FileMode",
+    "FileRead",
+    "FileRename",
+    "FileSpecial",
+    "FileState",
+    "FileType",
+    "Gap",
+    "Item",
+    "NetBind",
+    "NetConnect",
+    "NetListen",
+    "NetSend",
+    "ProcessDenied",
+    "ProcessExec",
+    "ProcessExit",
+    "ProcessIsolation",
+    "ProcessReach",
+    "ProcessStart",
+    "RunEnd",
+    "RunStart",
+    "Secrets",
+    "Sink",
+    "Tier",
+    "Transport",
+    "endpoint",
+]

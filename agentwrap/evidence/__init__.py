@@ -1,0 +1,1 @@
+"""Judging a recording: is it whole, is it covered, what would undoing it mean."""

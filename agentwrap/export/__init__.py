@@ -1,0 +1,1 @@
+"""Recordings in other formats: events in, bytes out. Pure."""

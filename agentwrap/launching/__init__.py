@@ -1,0 +1,1 @@
+"""From options and what this machine allows to a child that stands stopped under its filter."""

@@ -1,0 +1,1 @@
+"""Requirements and (later) rules: question in, verdict out. Pure."""

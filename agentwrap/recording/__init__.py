@@ -1,0 +1,1 @@
+"""The file: one writer, many readers. Redaction before hashing, hashing before writing."""

@@ -1,0 +1,1 @@
+"""Following the tree: wait statuses, notifications and memory reads become events."""

@@ -1,0 +1,1 @@
+"""Which system calls are watched, and how their arguments are read. Pure."""

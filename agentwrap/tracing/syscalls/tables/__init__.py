@@ -1,0 +1,1 @@
+"""Generated system call numbers, one file per architecture."""

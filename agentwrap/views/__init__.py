@@ -1,0 +1,1 @@
+"""Recordings as lines of text: filters, streams, trees, diffs. Pure."""
