@@ -14,7 +14,7 @@ def endpoint(host: bytes, port: int) -> bytes:
 
 
 class NetConnect(Event, frozen=True, kw_only=True, tag="net.connect"):
-    """A connect was tried. For `inet` and `inet6`: `host` (numeric) and `port`; for `unix`: `path` (`@name`: abstract)."""
+    """A connect was tried. `inet`, `inet6`: `host` (numeric) and `port`; `unix`: `path` (`@name`: abstract)."""
 
     family: Family
     transport: Transport = "unknown"

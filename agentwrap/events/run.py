@@ -55,7 +55,7 @@ class Coverage(Event, frozen=True, kw_only=True, tag="coverage"):
 class Gap(Event, frozen=True, kw_only=True, tag="gap"):
     """Something that could not be seen, or was not kept.
 
-    `what`: the coverage kind it weakens, `cause`: a short stable word (`over-cap`, `not-dumpable`, `inherited-fd`, ...),
+    `what`: the coverage kind it weakens, `cause`: a short stable word (`over-cap`, `not-dumpable`, ...),
     `could_hide`: one sentence for a reader, `from_ns`/`to_ns`: since when and until when (0 `to_ns`: until the end of
     the run), `detail`: the path, address or error it is about. A gap of one process has that process's span.
     """
