@@ -1,0 +1,237 @@
+"""The command line as a whole: which commands there are, what a bare command means, how failures leave.
+
+Knows the table of commands and loads only the module of the one that was asked for: a reading command must start in
+100 ms. Knows nothing of what the commands do. Every failure leaves as one clear error and an exit status; a traceback
+is saved to a file and named, never shown unasked.
+"""
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from agentwrap import __version__
+from agentwrap.cli.output import Output
+from agentwrap.errors import EXIT_FAILED, EXIT_USAGE, AgentwrapError
+
+GROUPS: dict[str, dict[str, str]] = {
+    "Record": {"run": "Wrap a command: follow it and every child, and keep one file."},
+    "Read": {
+        "show": "Show what a recording tells.",
+        "tail": "Follow a recording while it is being written.",
+    },
+    "Judge": {
+        "check": "Say whether a recording is clean, and whether it could have seen what you ask about.",
+        "verify": "Say whether a recording is whole and unchanged.",
+    },
+    "Share": {
+        "export": "Write a recording's events in another format.",
+        "snapshot": "Copy a recording, also while it is being written.",
+        "undo": "Put files back as they were before the run.",
+    },
+    "Setup": {
+        "doctor": "Probe this machine: check, result, fix.",
+        "keygen": "Make the key that signs recordings.",
+    },
+}
+COMMANDS = {name: brief for group in GROUPS.values() for name, brief in group.items()}
+
+EXAMPLES = (
+    ("agentwrap -- claude", "wrap an agent and keep one file of what it did"),
+    ("agentwrap show", "read the latest recording"),
+    ("agentwrap undo", "see which files could be put back"),
+)
+
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141  # what a shell reports of a program ended by SIGPIPE
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Commands(click.Group):
+    """The group of commands; a command is the object `command` in `agentwrap/cli/NAME.py`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Names of the commands that are there, in the order of the groups."""
+        return [name for name in COMMANDS if importlib.util.find_spec(f"agentwrap.cli.{name}")]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Load one command, or None if there is none of that name."""
+        if cmd_name not in COMMANDS or not importlib.util.find_spec(f"agentwrap.cli.{cmd_name}"):
+            return None
+        command = importlib.import_module(f"agentwrap.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        command.context_settings = {**SETTINGS, **command.context_settings}
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, with suggestions out of the table of commands."""
+        command = self.get_command(ctx, args[0])
+        if command is None:
+            raise no_such_command(args)
+        return args[0], command, args[1:]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by group."""
+        present = set(self.list_commands(ctx))
+        for title, group in GROUPS.items():
+            rows = [(name, brief) for name, brief in group.items() if name in present]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows, col_max=12)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Both forms: the wrapper and the commands."""
+        formatter.write_usage("agentwrap", "[RUN OPTIONS] -- COMMAND [ARGS]...")
+        formatter.write_usage("agentwrap", "COMMAND [OPTIONS] [ARGS]...", prefix="       ")
+
+
+@click.group(cls=Commands, context_settings=SETTINGS)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def agentwrap() -> None:
+    """Wrap any command and keep one file that tells what it ran, changed, connected to, and what could not be seen.
+
+    `agentwrap -- COMMAND` is short for `agentwrap run -- COMMAND`. Without FILE, the reading commands take the latest
+    recording.
+    """
+
+
+def no_such_command(arguments: Sequence[str]) -> AgentwrapError:
+    """The error for a first word that is no command; it may have been meant as the command to wrap."""
+    from difflib import get_close_matches
+
+    word = arguments[0]
+    near = get_close_matches(word, COMMANDS, n=1)
+    if near:
+        hint = f"did you mean `agentwrap {near[0]}`?"
+    else:
+        hint = f"to wrap a command, put `--` before it: `agentwrap -- {' '.join(arguments)}`"
+    return AgentwrapError("usage", f"no such command `{word}`", evidence=f"commands: {', '.join(COMMANDS)}", hint=hint)
+
+
+def complete(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `run` put in front where a command to wrap was given without it."""
+    first = arguments[0] if arguments else ""
+    if first.startswith("-") and first not in ("-h", "--help", "--version"):
+        return ["run", *arguments]
+    return list(arguments)
+
+
+def usage_error(failure: click.ClickException) -> AgentwrapError:
+    """Click's complaint in our form: lower case, the usage line as evidence, one hint."""
+    message = getattr(failure, "message", "") or failure.format_message()
+    if isinstance(failure, click.MissingParameter | click.BadParameter):
+        message = failure.format_message()
+    message = message[:1].lower() + message[1:].rstrip().removesuffix(".")
+    context = getattr(failure, "ctx", None)
+    path = context.command_path if context else "agentwrap"
+    hint = f"`{path} --help` lists what there is"
+    if isinstance(failure, click.NoSuchOption):
+        message = f"no such option `{failure.option_name}`"
+        if failure.possibilities:
+            hint = f"did you mean `{failure.possibilities[0]}`?"
+    evidence = context.get_usage().removeprefix("Usage: ") if context else ""
+    return AgentwrapError("usage", message, evidence=f"usage: {evidence}" if evidence else "", hint=hint)
+
+
+def welcome(output: Output) -> int:
+    """What a bare `agentwrap` says: three examples, then the commands."""
+    wide = max(len(example) for example, _ in EXAMPLES)
+    for example, meaning in EXAMPLES:
+        output.line([("  " + example.ljust(wide + 3), "name"), (meaning, "dim")])
+    for title, group in GROUPS.items():
+        output.line()
+        output.line([(f"{title}:", "title")])
+        for name, brief in group.items():
+            output.line([("  " + name.ljust(12), "name"), (brief, "")])
+    output.line()
+    output.line("`agentwrap COMMAND --help` tells the rest.")
+    return 0
+
+
+def internal_fault(fault: BaseException, output: Output, *, exit_status: int) -> AgentwrapError:
+    """An error of ours: the traceback goes to a file in the state folder, and its name to the reader."""
+    import traceback
+
+    trace = "".join(traceback.format_exception(fault))
+    if output.verbose >= 2:
+        return AgentwrapError("internal", "internal fault", evidence=trace.rstrip(), exit_status=exit_status)
+    evidence = f"{type(fault).__name__}: {fault}"
+    try:
+        path = _save_trace(trace)
+        hint = f"please report it with the traceback in {path}"
+    except (OSError, ImportError) as failure:
+        hint = f"the traceback could not be saved ({failure}); run again with `-vv`"
+    return AgentwrapError("internal", "internal fault", evidence=evidence, hint=hint, exit_status=exit_status)
+
+
+def _save_trace(trace: str) -> str:
+    import time
+
+    from agentwrap.recording import places
+
+    folder = places.state_dir(os.environ) / "faults"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"fault-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.txt"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
+        file.write(f"agentwrap {__version__}, Python {sys.version}\n\n{trace}")
+    return str(path)
+
+
+def _verbosity(arguments: Sequence[str]) -> int:
+    """`-vv` before any `--`: needed where the command line itself could not be read to its end."""
+    own = list(arguments)[: list(arguments).index("--")] if "--" in arguments else list(arguments)
+    return 2 if "-vv" in own or own.count("-v") > 1 else 0
+
+
+def _invoke(arguments: list[str], output: Output) -> int:
+    with agentwrap.make_context("agentwrap", arguments, obj=output) as context:
+        status = agentwrap.invoke(context)
+    return status if isinstance(status, int) else 0
+
+
+def _guarded(arguments: list[str], output: Output) -> int:
+    """Run the command; turn every way it can fail into a status and at most one error."""
+    running = arguments[:1] == ["run"]
+    try:
+        status = _invoke(arguments, output) if arguments else welcome(output)
+        output.flush()
+        return status
+    except click.exceptions.Exit as leaving:
+        output.flush()
+        return leaving.exit_code
+    except click.ClickException as failure:
+        output.error(usage_error(failure))
+        return EXIT_USAGE
+    except AgentwrapError as failure:
+        output.error(failure)
+        return failure.exit_status
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        output.abandon()
+        return EXIT_BROKEN_PIPE
+    except Exception as fault:
+        error = internal_fault(fault, output, exit_status=EXIT_FAILED if running else EXIT_USAGE)
+        output.error(error)
+        return error.exit_status
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run the program with `argv` (without the program's name; default: the process's own). Returns the exit status."""
+    arguments = complete(sys.argv[1:] if argv is None else argv)
+    output = Output.standard()
+    if arguments[:1] != ["run"]:
+        output.json = "--json" in arguments
+    output.verbose = _verbosity(arguments)
+    try:
+        return _guarded(arguments, output)
+    except BrokenPipeError:  # while the error itself was being printed
+        output.abandon()
+        return EXIT_BROKEN_PIPE
