@@ -1,0 +1,86 @@
+"""`agentwrap doctor`: check, result, fix; what the checks are is decided in `launching.doctor`."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentwrap.cli.output import Output, common_options, pass_output
+from agentwrap.errors import EXIT_FINDING
+from agentwrap.views.styled import Line, Role
+
+if TYPE_CHECKING:
+    from agentwrap.launching.doctor import Way
+    from agentwrap.launching.probes import Probe
+
+SCHEMA = 1
+NOT_OK: dict[str, tuple[str, Role]] = {
+    "needed": ("missing", "deny"),
+    "useful": ("without", "bad"),
+    "fact": ("note", "dim"),
+}
+
+
+@click.command(short_help="Probe this machine: check, result, fix.")
+@common_options(json_output=True)
+@pass_output
+def command(output: Output) -> int:
+    """Probe this machine by doing what a run does: check, result, fix.
+
+    Exit status: 0 when a run here would be whole, 1 when something that matters is missing.
+    """
+    from agentwrap.launching import doctor
+    from agentwrap.recording import places
+
+    groups = doctor.examine(places.state_dir(os.environ), Path(places.key_paths(os.environ)[0]))
+    found = {probe.name: probe for _, members in groups for probe in members}
+    chosen = doctor.way(found)
+    healthy = doctor.healthy(chosen, found.values())
+    if output.json:
+        output.document(document(groups, chosen, healthy))
+    else:
+        output.lines(report(groups, chosen))
+    return 0 if healthy else EXIT_FINDING
+
+
+def document(groups: "list[tuple[str, list[Probe]]]", chosen: "Way", healthy: bool) -> dict[str, Any]:
+    """The JSON form; names, weights and the names of ways are stable."""
+    return {
+        "schema": SCHEMA,
+        "ok": healthy,
+        "mode": {"name": chosen.name, "words": chosen.words, "whole": chosen.whole},
+        "checks": [
+            {
+                "group": head,
+                "name": probe.name,
+                "ok": probe.ok,
+                "weight": probe.weight,
+                "detail": probe.detail,
+                "fix": probe.fix,
+            }
+            for head, members in groups
+            for probe in members
+        ],
+    }
+
+
+def _verdict(probe: "Probe") -> tuple[str, Role]:
+    """One word for a result: `missing` matters to a run, `without` only means less."""
+    return ("ok", "good") if probe.ok else NOT_OK[probe.weight]
+
+
+def report(groups: "list[tuple[str, list[Probe]]]", chosen: "Way") -> list[Line]:
+    """Lines for a person: result, check and detail in columns, a fix below where something is not as it could be."""
+    wide = max(len(probe.name) for _, members in groups for probe in members) + 2
+    lines: list[Line] = []
+    for head, members in groups:
+        lines.append([(head, "title")])
+        for probe in members:
+            word, role = _verdict(probe)
+            lines.append([(f"  {word:<9}", role), (probe.name.ljust(wide), "name"), (probe.detail, "")])
+            if probe.fix and not probe.ok:
+                lines.append([(" " * (11 + wide), ""), ("fix: " + probe.fix, "dim")])
+        lines.append([])
+    lines.append([("agentwrap will follow with: ", ""), (chosen.words, "good" if chosen.whole else "bad")])
+    return lines

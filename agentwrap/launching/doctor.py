@@ -1,0 +1,81 @@
+"""Which checks there are, in which order they are told, and which way of following a tree they add up to.
+
+Does no probing itself (`probes`, `doctor_machine`, `doctor_storage`) and shows nothing (`cli.doctor`). The names of
+ways are those of `agentwrap run`, which probes again for itself: this is advice, not a switch.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentwrap.launching import doctor_machine, doctor_storage, probes
+from agentwrap.launching.probes import Probe
+
+FOLLOWING: tuple[Callable[[], Probe], ...] = (
+    probes.seccomp_filter,
+    probes.notification,
+    probes.ptrace_seize,
+    probes.seccomp_trace,
+    probes.yama,
+    probes.proc_mem,
+    probes.process_vm_readv,
+    probes.pidfd_open,
+    probes.pidfd_getfd,
+    probes.subreaper,
+)
+MACHINE: tuple[Callable[[], Probe], ...] = (
+    doctor_machine.kernel,
+    doctor_machine.container,
+    doctor_machine.own_seccomp,
+    doctor_machine.no_new_privs,
+    doctor_machine.io_uring,
+    doctor_machine.syscalls_32bit,
+)
+PREVENTION: tuple[Callable[[], Probe], ...] = (
+    doctor_machine.landlock,
+    doctor_machine.user_namespace,
+    doctor_machine.network_namespace,
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a run would follow its tree. `whole`: nothing that a run records by default is missing."""
+
+    name: str
+    words: str
+    whole: bool
+
+
+NOTIFY_AND_PTRACE = Way("hybrid", "ptrace + notification", True)
+TRACE_ONLY = Way("trace", "ptrace alone (slower: every filtered call is a stop)", True)
+NOTIFY_ONLY = Way("notify", "notification alone (forks and exits come from /proc: short lives may be missed)", False)
+NOTHING = Way("none", "nothing: a run refuses to start here, unless it is told `--best-effort`", False)
+
+
+def way(found: Mapping[str, Probe]) -> Way:
+    """The strongest way that these probes allow."""
+
+    def ok(*names: str) -> bool:
+        return all(name in found and found[name].ok for name in names)
+
+    if ok("seccomp-filter", "ptrace", "user-notification", "proc-mem"):
+        return NOTIFY_AND_PTRACE
+    if ok("seccomp-filter", "ptrace", "seccomp-trace", "proc-mem"):
+        return TRACE_ONLY
+    if ok("seccomp-filter", "user-notification"):
+        return NOTIFY_ONLY
+    return NOTHING
+
+
+def examine(state_folder: Path, signing_key: Path) -> list[tuple[str, list[Probe]]]:
+    """Run every probe: a list of headed groups. Takes well under a second; each probe ends within seconds."""
+    storage = doctor_storage.probes(state_folder, signing_key)
+    groups = (("machine", MACHINE), ("following", FOLLOWING), ("recording", storage), ("prevention", PREVENTION))
+    return [(head, [probe() for probe in members]) for head, members in groups]
+
+
+def healthy(chosen: Way, all_probes: Iterable[Probe]) -> bool:
+    """Whether a run here would be whole: its way, and every needed probe that is not another road to that way."""
+    roads = {"seccomp-filter", "user-notification", "ptrace", "proc-mem"}
+    return chosen.whole and all(one.ok for one in all_probes if one.weight == "needed" and one.name not in roads)
