@@ -1,0 +1,86 @@
+"""What every test gets: a state folder of its own, and the marks that decide which tests run alone.
+
+`plain_user` runs a command as somebody who is not root.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NOBODY = 65534
+
+# Tests in these folders look at the kernel or at a terminal while time passes: two at once disturb each other.
+SERIAL_FOLDERS = {"launching", "tracing", "kernel", "journeys", "real", "containers"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark `serial` by folder and by the `container` mark, so that no test has to remember it."""
+    for item in items:
+        folders = set(item.path.relative_to(ROOT / "tests").parts[:-1])
+        if folders & SERIAL_FOLDERS or item.get_closest_marker("container") or item.get_closest_marker("bench"):
+            item.add_marker("serial")
+
+
+@pytest.fixture(autouse=True)
+def own_places(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Recordings, undo store and keys of a test lie in a folder of its own, and colours and pagers are off."""
+    home = tmp_path_factory.mktemp("home")
+    for name in ("STATE", "CONFIG", "CACHE", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
+    for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "PAGER", "AGENTWRAP_PAGER", "LESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    yield home
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def become_plain_user() -> None:
+    """Drop root for good, in a child before its exec (`preexec_fn`)."""
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+RunAs = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def plain_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunAs]:
+    """Run a command as a plain user: `plain_user(argv, cwd=..., env=...)`; as oneself where one is no root.
+
+    Skips where the plain user cannot reach this Python or this checkout (both lie in root's home, say).
+    """
+    home, drop = tmp_path_factory.mktemp("plain"), None
+    if not os.geteuid():
+        # pytest's own folders are closed to others
+        home, drop = Path(tempfile.mkdtemp(prefix="agentwrap-plain-", dir="/tmp")), become_plain_user
+        os.chown(home, NOBODY, NOBODY)
+
+    def run(
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 60,
+    ) -> "subprocess.CompletedProcess[str]":
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
+        environment |= {"HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
+        return subprocess.run(
+            argv, cwd=cwd or home, env=environment, preexec_fn=drop, capture_output=True, text=True, timeout=timeout
+        )
+
+    try:
+        probe = run([sys.executable, "-c", "import agentwrap, click, msgspec"])
+    except PermissionError:
+        pytest.skip(f"a plain user cannot run {sys.executable}")
+    if probe.returncode:
+        pytest.skip(f"a plain user cannot import agentwrap from here: {probe.stderr.strip().splitlines()[-1:]}")
+    yield run
+    shutil.rmtree(home, ignore_errors=True)
