@@ -1,0 +1,113 @@
+"""What a view needs of a recording: rows, spans, blobs. Anything with these methods will do (the reader, a fake).
+
+Also the few ways to read a field of a row's `data`: foreign bytes stand there as text or as `{"b64": ...}`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+
+class Row(Protocol):
+    """One event row; `data` holds the fields of the event's struct, defaults left out."""
+
+    @property
+    def seq(self) -> int: ...  # noqa: D102
+    @property
+    def at_ns(self) -> int: ...  # noqa: D102
+    @property
+    def kind(self) -> str: ...  # noqa: D102
+    @property
+    def span(self) -> str | None: ...  # noqa: D102
+    @property
+    def pid(self) -> int | None: ...  # noqa: D102
+    @property
+    def subject(self) -> str: ...  # noqa: D102
+    @property
+    def verdict(self) -> str: ...  # noqa: D102
+    @property
+    def data(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+class Span(Protocol):
+    """One span: a process, later a turn, a call. `end_ns` is None while it is open or where nobody saw it end."""
+
+    id: str
+    parent: str | None
+    kind: str
+    name: str
+    start_ns: int
+    end_ns: int | None
+    status: str | None
+    data: dict[str, Any]
+
+
+class Source(Protocol):
+    """A recording being read."""
+
+    @property
+    def meta(self) -> Mapping[str, str]: ...  # noqa: D102
+
+    def rows(self, after: int = 0, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[Row]:
+        """Rows in the order of `seq`, those past `after`, of `kinds` only."""
+        ...
+
+    def span(self, id: str) -> Span | None:  # noqa: A002 - the interface's word
+        """One span, or None."""
+        ...
+
+    def spans(self) -> Mapping[str, Span]:
+        """All spans by id."""
+        ...
+
+    def blob(self, sha256_hex: str) -> bytes | None:
+        """Stored content, or None where it was not kept."""
+        ...
+
+    def count(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def state(self) -> str:
+        """`closed`, `live` or `torn`, without proving it."""
+        ...
+
+
+def foreign_text(value: Any) -> str:
+    """A foreign field as text (not yet escaped); bytes that are not UTF-8 as surrogates, which `text.escape` shows."""
+    if isinstance(value, str):
+        return value
+    return foreign_bytes(value).decode("utf-8", "surrogateescape")
+
+
+def foreign_bytes(value: Any) -> bytes:
+    """A foreign field as the bytes it was; a field of another shape (a file made by hand) as its text."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if isinstance(value, dict) and isinstance(value.get("b64"), str):
+        import binascii
+
+        try:
+            return bytes(binascii.a2b_base64(value["b64"]))
+        except ValueError:
+            return str(value["b64"]).encode("utf-8", "surrogateescape")
+    return b"" if value is None else str(value).encode("utf-8", "surrogateescape")
+
+
+def number(value: Any, default: int = 0) -> int:
+    """A number of a row's data, or the default for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """A JSON object of a row's data, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def texts(value: Any) -> list[str]:
+    """A list of foreign fields as texts."""
+    return [foreign_text(item) for item in value] if isinstance(value, list) else []
+
+
+def of_kinds(rows: Iterable[Row], kinds: Collection[str]) -> Iterator[Row]:
+    """Rows of some kinds."""
+    return (row for row in rows if row.kind in kinds)
