@@ -1,0 +1,63 @@
+"""Where recordings, undo stores and keys live: pure functions of an environment, and the look at the folder.
+
+Knows the XDG base directories (Base Directory Specification 0.8: a relative value counts as unset). Creates nothing.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+SUFFIX = ".agentlog"
+
+
+def _base(env: Mapping[str, str], name: str, fallback: str) -> Path:
+    value = env.get(name, "")
+    if value.startswith("/"):
+        return Path(value)
+    return Path(env.get("HOME") or "/root") / fallback
+
+
+def state_dir(env: Mapping[str, str]) -> Path:
+    """The folder of everything we keep between runs."""
+    return _base(env, "XDG_STATE_HOME", ".local/state") / "agentwrap"
+
+
+def recordings_dir(env: Mapping[str, str]) -> Path:
+    """The folder recordings go to when no `--output` says otherwise (made 0700)."""
+    return state_dir(env) / "recordings"
+
+
+def undo_dir(env: Mapping[str, str], run_id: str) -> Path:
+    """The folder with the raw contents from before the run `run_id` (made 0700, never part of the recording)."""
+    return state_dir(env) / "undo" / run_id
+
+
+def key_paths(env: Mapping[str, str]) -> tuple[Path, Path]:
+    """(private signing key, public key) of this user."""
+    folder = _base(env, "XDG_CONFIG_HOME", ".config") / "agentwrap"
+    return folder / "signing.key", folder / "signing.pub"
+
+
+def recording_name(command: str, started: str, run_id: str) -> str:
+    """`CMD-YYYYMMDD-HHMMSS-xxxx.agentlog`; `command` loses its folder and everything that is odd in a file name."""
+    stem = "".join(c if c.isascii() and (c.isalnum() or c in "._+-") else "_" for c in command.rsplit("/", 1)[-1])
+    return f"{stem.lstrip('.-')[:40] or 'run'}-{started}-{run_id[:4]}{SUFFIX}"
+
+
+def latest_recording(env: Mapping[str, str]) -> Path | None:
+    """The recording begun last in the default folder, or None. A file being written counts."""
+    try:
+        found = [p for p in recordings_dir(env).iterdir() if p.name.endswith(SUFFIX)]
+    except OSError:
+        return None
+    best: tuple[str, int, Path] | None = None
+    for path in found:
+        try:
+            changed_ns = path.stat().st_mtime_ns
+        except OSError:  # removed between listing and looking
+            continue
+        # Names end in -YYYYMMDD-HHMMSS-xxxx: the begin, whatever was finalised or copied later.
+        parts = path.name[: -len(SUFFIX)].rsplit("-", 3)
+        begun = "-".join(parts[1:3]) if len(parts) == 4 else ""
+        if best is None or (begun, changed_ns) > best[:2]:
+            best = (begun, changed_ns, path)
+    return best[2] if best else None

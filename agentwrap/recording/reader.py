@@ -1,0 +1,153 @@
+"""Reading a recording that is being written, was left by a crash, or is closed. Changes nothing.
+
+Knows rows and spans as plain values; refuses to know events' structs, writers, and what any of it means.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
+
+import msgspec
+
+from agentwrap.errors import AgentwrapError
+from agentwrap.recording import liveness
+from agentwrap.recording.header import read_header
+from agentwrap.recording.opening import connect
+from agentwrap.recording.spans import SpanRow
+
+_decode = msgspec.json.Decoder().decode
+_COLUMNS = "SELECT seq, at_ns, kind, span, pid, subject, verdict, data FROM event WHERE seq > ?"
+
+
+class Row(NamedTuple):
+    """One event. `subject`, `verdict`, `span` are empty and `pid` 0 where the file has none; `subject` is foreign."""
+
+    seq: int
+    at_ns: int
+    kind: str
+    span: str
+    pid: int
+    subject: str
+    verdict: str
+    data: dict[str, Any]
+
+
+class Reader:
+    """An open recording. Use as a context manager."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, descriptor: int) -> None:
+        self.path = path
+        self.connection = connection
+        self._descriptor = descriptor
+        self._version = -1
+        self._meta: dict[str, str] | None = None
+
+    @classmethod
+    def open(cls, path: Path) -> "Reader":
+        """Open `path` for reading. Raises AgentwrapError: `not-found`, `not-a-recording`, `newer-format`, `damaged`."""
+        read_header(path)
+        # Opened before and closed after SQLite's own descriptor: closing any descriptor of a file drops all POSIX
+        # locks the process has on it (fcntl(2)), SQLite's among them.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return cls(path, connect(path), descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def _ask(self, statement: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self.connection.execute(statement, values)
+        except sqlite3.DatabaseError as error:
+            raise damaged(self.path, error) from error
+
+    @property
+    def meta(self) -> dict[str, str]:
+        """The `meta` table: facts about the run, the host and the file."""
+        if self._meta is None:
+            self._meta = {str(key): str(value) for key, value in self._ask("SELECT key, value FROM meta")}
+        return self._meta
+
+    def rows(self, after: int = 0, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[Row]:
+        """Events with `seq` above `after`, in order, streamed."""
+        statement = _COLUMNS
+        values: tuple[Any, ...] = (after,)
+        if kinds is not None:
+            wanted = sorted(kinds)
+            statement += f" AND kind IN ({','.join('?' * len(wanted))})"
+            values += tuple(wanted)
+        statement += " ORDER BY seq"
+        if limit is not None:
+            statement += " LIMIT ?"
+            values += (limit,)
+        for seq, at_ns, kind, span, pid, subject, verdict, data in self._ask(statement, values):
+            try:
+                fields = _decode(data)
+            except (msgspec.DecodeError, TypeError) as error:
+                raise damaged(self.path, error, f"event {seq}") from error
+            yield Row(seq, at_ns, kind, span or "", pid or 0, subject or "", verdict or "", fields)
+
+    def spans(self) -> dict[str, SpanRow]:
+        """Every span by its id, in the order in which they began."""
+        found = map(self._span, self._ask("SELECT * FROM span ORDER BY start_ns, rowid"))
+        return {span.id: span for span in found}
+
+    def span(self, span_id: str) -> SpanRow | None:
+        """One span, or None."""
+        found = list(self._ask("SELECT * FROM span WHERE id = ?", (span_id,)))
+        return self._span(found[0]) if found else None
+
+    def _span(self, row: tuple[Any, ...]) -> SpanRow:
+        span_id, parent, kind, name, start_ns, end_ns, status, data = row
+        try:
+            return SpanRow(span_id, parent, kind, name or "", start_ns or 0, end_ns, status, _decode(data or "{}"))
+        except (msgspec.DecodeError, TypeError) as error:
+            raise damaged(self.path, error, f"span {span_id}") from error
+
+    def blob(self, sha256_hex: str) -> bytes | None:
+        """The stored bytes with this SHA-256, or None where they were not kept."""
+        found = list(self._ask("SELECT data FROM blob WHERE sha256 = ?", (bytes.fromhex(sha256_hex),)))
+        return found[0][0] if found and found[0][0] is not None else None
+
+    def count(self) -> int:
+        """`seq` of the last event, 0 for none."""
+        return next(self._ask("SELECT coalesce(max(seq), 0) FROM event"))[0]  # type: ignore[no-any-return]
+
+    def state(self) -> Literal["closed", "live", "torn"]:
+        """`closed`: the close record is there; `live`: a writer holds it; `torn`: the writer is gone without one."""
+        note = list(self._ask("SELECT note FROM checkpoint ORDER BY count DESC LIMIT 1"))
+        if note and "\nclose\n" in str(note[0][0]):
+            return "closed"
+        return "live" if liveness.held(self._descriptor) else "torn"
+
+    def changed(self) -> bool:
+        """Whether anything was committed since the last call (the first call says yes)."""
+        version = next(self._ask("PRAGMA data_version"))[0]
+        before, self._version = self._version, version
+        return bool(before != version)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with contextlib.suppress(sqlite3.Error):
+            self.connection.close()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def damaged(path: Path, error: Exception, where: str = "") -> AgentwrapError:
+    """SQLite's complaint as an error a person is told."""
+    place = f"{path}: {where}: " if where else f"{path}: "
+    return AgentwrapError("damaged", "the recording is damaged", evidence=place + str(error), hint="agentwrap verify")

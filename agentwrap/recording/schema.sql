@@ -1,0 +1,51 @@
+-- The .agentlog file, format 1. Every table and view is explained in docs/format.md (a test compares the two).
+-- `seal` is first on purpose: its only page is page 2, so the seal is found without trusting anything else.
+CREATE TABLE seal(id INTEGER PRIMARY KEY CHECK (id = 1), data BLOB NOT NULL);
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE event(
+  seq INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, kind TEXT NOT NULL, span TEXT, pid INTEGER,
+  subject TEXT, verdict TEXT, data TEXT NOT NULL, leaf BLOB NOT NULL
+);
+CREATE INDEX event_kind ON event(kind);
+CREATE TABLE span(
+  id TEXT PRIMARY KEY, parent TEXT, kind TEXT NOT NULL, name TEXT, start_ns INTEGER, end_ns INTEGER,
+  status TEXT, data TEXT
+);
+CREATE TABLE blob(sha256 BLOB PRIMARY KEY, size INTEGER NOT NULL, media TEXT, data BLOB);
+CREATE TABLE part(
+  seq INTEGER NOT NULL, role TEXT NOT NULL, ordinal INTEGER NOT NULL, sha256 BLOB NOT NULL,
+  PRIMARY KEY(seq, role, ordinal)
+) WITHOUT ROWID;
+CREATE TABLE checkpoint(count INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, root BLOB NOT NULL, note TEXT NOT NULL);
+
+CREATE VIEW process AS
+  SELECT id AS span, parent, name, data ->> 'pid' AS pid, start_ns, end_ns, status, data ->> 'exe' AS exe,
+    data -> 'argv' AS argv, data ->> 'cwd' AS cwd, data ->> 'execs' AS execs
+  FROM span WHERE kind = 'process';
+CREATE VIEW file_edit AS
+  SELECT seq, at_ns, span, pid, subject AS path, data ->> 'change' AS change,
+    coalesce(data ->> 'via', 'write') AS via, coalesce(data ->> 'klass', 'work') AS class,
+    coalesce(data ->> '$.before.size', 0) AS before_size, coalesce(data ->> '$.after.size', 0) AS after_size,
+    data ->> '$.before.sha256' AS before_sha256, data ->> '$.after.sha256' AS after_sha256,
+    data -> 'writers' AS writers
+  FROM event WHERE kind = 'file.edit';
+CREATE VIEW connection AS
+  SELECT seq, at_ns, span, pid, kind, data ->> 'family' AS family,
+    coalesce(data ->> 'transport', 'unknown') AS transport, data ->> 'host' AS host, data ->> 'port' AS port,
+    data ->> 'path' AS path, coalesce(data ->> 'count', 1) AS count, verdict
+  FROM event WHERE kind IN ('net.connect', 'net.send', 'net.bind', 'net.listen');
+CREATE VIEW dns AS
+  SELECT seq, at_ns, span, pid, data ->> 'host' AS server, coalesce(data ->> 'port', 53) AS port,
+    coalesce(data ->> 'transport', 'udp') AS transport, data -> 'names' AS names, verdict
+  FROM event WHERE kind = 'dns.server';
+CREATE VIEW decision AS
+  SELECT seq, at_ns, span, pid, kind, subject, verdict, data ->> 'why' AS why
+  FROM event WHERE verdict IS NOT NULL;
+CREATE VIEW gap AS
+  SELECT seq, at_ns, span, data ->> 'what' AS what, data ->> 'cause' AS cause, data ->> 'could_hide' AS could_hide,
+    data ->> 'from_ns' AS from_ns, data ->> 'to_ns' AS to_ns, data ->> 'detail' AS detail
+  FROM event WHERE kind = 'gap';
+CREATE VIEW coverage AS
+  SELECT seq, data ->> 'what' AS what, data ->> 'tier' AS tier, data ->> 'mechanism' AS mechanism,
+    coalesce(data ->> 'note', '') AS note
+  FROM event WHERE kind = 'coverage';

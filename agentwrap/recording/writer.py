@@ -1,0 +1,206 @@
+"""The one writer of a recording: events in, rows out, every row a leaf of the Merkle tree.
+
+Knows the order of things (redact, hash, store) and the transaction. Refuses to know threads, queues and what to do
+about a full disk: `pump` has those. A failed commit loses nothing: what was added stays for the next one.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from agentwrap.events import AnyEvent, Content, RunStart, Secrets
+from agentwrap.recording import liveness, output
+from agentwrap.recording.contents import Contents
+from agentwrap.recording.encode import Encoder
+from agentwrap.recording.envelope import Part, envelope, leaf_hash, meta_digest
+from agentwrap.recording.finish import finish, seal_file
+from agentwrap.recording.merkle import Tree
+from agentwrap.recording.note import Note, key_id
+from agentwrap.recording.redact import Redactor
+from agentwrap.recording.spans import SpanTable
+from agentwrap.recording.undo_store import UndoStore
+
+_EVENT = "INSERT INTO event VALUES (?,?,?,?,?,?,?,?,?)"
+_SPAN = "INSERT OR REPLACE INTO span VALUES (?,?,?,?,?,?,?,?)"
+_BLOB = "INSERT OR IGNORE INTO blob VALUES (?,?,NULL,?)"
+_PART = "INSERT INTO part VALUES (?,?,?,?)"
+_CHECKPOINT = "INSERT OR REPLACE INTO checkpoint VALUES (?,?,?,?)"
+_PLAIN_META = frozenset(
+    {"format", "run_id", "tool_version", "started_unix_ns", "mode", "kernel", "arch", "clocks", "shape_only"}
+)
+
+_Row = tuple[int, int, str, str, int | None, str | None, str | None, str, bytes]
+
+
+class SignsNotes(Protocol):
+    """A private key: `recording.keys.Signer`."""
+
+    public: bytes
+
+    def sign(self, message: bytes) -> bytes:
+        """64 bytes of Ed25519."""
+        ...
+
+
+class Recorder:
+    """A recording being written. Made by `create`; used from one thread at a time."""
+
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        meta: Mapping[str, str],
+        redactor: Redactor,
+        signer: SignsNotes | None,
+        shape_only: bool,
+        undo: UndoStore | None,
+        now: Callable[[], int],
+    ) -> None:
+        self.path = path
+        self.redactor = redactor
+        self._db = connection
+        self._run_id = meta["run_id"]
+        self._origin = f"agentwrap/{self._run_id}"
+        self._meta = meta_digest(meta)
+        self._signer, self._now, self._undo = signer, now, undo
+        self._contents = Contents(redactor, keep_bytes=not shape_only)
+        self._encoder = Encoder(redactor, self._contents.lookup, shape_only)
+        self._tree, self._spans = Tree(), SpanTable()
+        self._rows: list[_Row] = []
+        self._parts: list[tuple[int, str, int, bytes]] = []
+        self._blobs: list[tuple[bytes, int, bytes]] = []
+        self._span_rows: dict[str, tuple[object, ...]] = {}
+        self._notes: list[tuple[int, int, bytes, str]] = []
+        self._alive = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        liveness.hold(self._alive)
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        *,
+        run_id: str,
+        meta: Mapping[str, str],
+        redactor: Redactor,
+        signer: SignsNotes | None,
+        shape_only: bool = False,
+        undo: Path | None = None,
+        now: Callable[[], int],
+    ) -> "Recorder":
+        """Make the file and begin.
+
+        `meta` is stored as it is given, after redaction (`format`, `run_id` and `shape_only` are added). `undo`: the
+        folder for raw contents from before, or None to keep none. `now`: ns since the start of the run.
+        Raises AgentwrapError: `exists`, `output`.
+        """
+        told = {**meta, "format": "1", "run_id": run_id, "shape_only": "1" if shape_only else "0"}
+        told = {key: _clean_meta(key, value, redactor, shape_only) for key, value in told.items()}
+        connection = output.create(path, told)
+        try:
+            store = UndoStore(undo, redactor.key) if undo is not None and not shape_only else None
+        except OSError as error:
+            connection.close()
+            raise output.discard(path, error) from error
+        return cls(path, connection, told, redactor, signer, shape_only, store, now)
+
+    @property
+    def count(self) -> int:
+        """Events added so far: the `seq` of the last one."""
+        return self._tree.count
+
+    def add(self, event: AnyEvent) -> int:
+        """Append one event; it is in the file after the next `commit`. Returns its `seq`."""
+        if type(event) is RunStart:
+            for name, value in event.environment:
+                self.redactor.learn(name, value)
+        at_ns, kind, span, pid, subject, verdict, data, parts, fields = self._encoder.columns(event)
+        seq = self._tree.count + 1
+        leaf = leaf_hash(envelope(seq, at_ns, kind, span, pid, subject, verdict, data, parts))
+        self._tree.add(leaf)
+        self._rows.append((seq, at_ns, kind, span, pid, subject, verdict, data, leaf))
+        self._spans.apply(at_ns, kind, span, pid, subject or "", fields)
+        if parts:
+            self._keep(seq, parts)
+        return seq
+
+    def _keep(self, seq: int, parts: tuple[Part, ...]) -> None:
+        for role, ordinal, digest in parts:
+            self._parts.append((seq, role, ordinal, digest))
+            data = self._contents.take(digest)
+            if data is not None:
+                self._blobs.append((digest, len(data), data))
+
+    def content(self, content: Content) -> None:
+        """Take a content that a later event will name; one from before is also kept raw for `undo`."""
+        self._contents.add(content.sha, content.data)
+        if content.role == "before" and self._undo is not None:
+            self._undo.keep(content.sha.hex(), content.data)
+
+    def secrets(self, secrets: Secrets) -> None:
+        """Teach the redactor the environment of a process."""
+        for name, value in secrets.values:
+            self.redactor.learn(name, value)
+
+    def commit(self) -> None:
+        """Write what was added. Raises sqlite3.Error and keeps everything for the next try."""
+        for span in self._spans.changed():
+            self._span_rows[span.id] = span.columns()
+        if not (self._rows or self._notes):
+            return
+        db = self._db
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany(_EVENT, self._rows)
+            db.executemany(_SPAN, self._span_rows.values())
+            db.executemany(_BLOB, self._blobs)
+            db.executemany(_PART, self._parts)
+            db.executemany(_CHECKPOINT, self._notes)
+            db.execute("COMMIT")
+        except sqlite3.Error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        for pending in (self._rows, self._span_rows, self._blobs, self._parts, self._notes):
+            pending.clear()
+
+    def checkpoint(self) -> None:
+        """Commit, then state how many events there are and their root, signed if there is a key."""
+        self._note(close=False)
+        self.commit()
+
+    def _note(self, close: bool) -> None:
+        at_ns = self._now()
+        note = Note(self._origin, self._tree.count, self._tree.root(), at_ns, self._meta, close)
+        if self._signer is not None:
+            signature = self._signer.sign(note.body().encode())
+            hint = key_id(self._origin, self._signer.public)
+            note = replace(note, signatures=((self._origin, hint + signature),))
+        self._notes = [kept for kept in self._notes if kept[0] != note.count]
+        self._notes.append((note.count, at_ns, note.root, note.text()))
+
+    def close(self) -> None:
+        """Write the close record, let go of the file, seal it. Raises sqlite3.Error or OSError (the file is torn)."""
+        self._note(close=True)
+        try:
+            try:
+                self.commit()
+            finally:
+                finish(self._db)
+            seal_file(self.path, self._run_id, self._signer.sign if self._signer is not None else None)
+        finally:
+            os.close(self._alive)
+
+    def abandon(self) -> None:
+        """Let go of the file as it is: torn, with every committed event in it."""
+        self._db.close()
+        os.close(self._alive)
+
+
+def _clean_meta(key: str, value: str, redactor: Redactor, shape_only: bool) -> str:
+    if key in _PLAIN_META:
+        return value
+    clean = redactor.shape if shape_only else redactor.clean
+    return clean(value.encode(errors="surrogateescape")).decode(errors="backslashreplace")
