@@ -22,6 +22,7 @@ from agentwrap.events.file import (
 )
 from agentwrap.events.network import DnsServer, Family, NetBind, NetConnect, NetListen, NetSend, Transport, endpoint
 from agentwrap.events.process import (
+    DeniedWhat,
     ProcessDenied,
     ProcessExec,
     ProcessExit,
@@ -65,6 +66,7 @@ __all__ = [
     "Content",
     "Coverage",
     "CoverageKind",
+    "DeniedWhat",
     "DnsServer",
     "Event",
     "Family",

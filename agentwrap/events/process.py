@@ -4,6 +4,8 @@ from typing import Literal
 
 from agentwrap.events.base import Event
 
+DeniedWhat = Literal["setuid", "ptrace", "seccomp-listener", "io-uring", "namespace"]
+
 
 class ProcessStart(Event, frozen=True, kw_only=True, tag="process.start"):
     """A new process (not a thread). Opens the span `span`; `parent` is the span of the process that made it."""
@@ -62,7 +64,7 @@ class ProcessExit(Event, frozen=True, kw_only=True, tag="process.exit"):
 class ProcessDenied(Event, frozen=True, kw_only=True, tag="process.denied"):
     """Something about privileges that does not work inside: a set-id program, another tracer, a notify listener."""
 
-    what: Literal["setuid", "ptrace", "seccomp-listener", "io-uring", "namespace"]
+    what: DeniedWhat
     why: str
     detail: bytes = b""
 

@@ -1,0 +1,221 @@
+"""The child between fork and exec: it stands still, unfiltered threads gone, until it is told to go.
+
+Runs in a forked copy of the tracer, so: `os`, `ctypes`, `signal`, `socket` and one short-lived thread, nothing else.
+The conversation with the tracer (one SEQPACKET socket):
+
+    child  -> tracer  b"ready"
+    tracer -> child   b"P" (it is traced) or b"-" (ptrace was refused)
+    child  -> tracer  mode byte + errno, and the listener's descriptor when there is one
+    tracer -> child   b"go"
+    child  -> tracer  nothing (the socket closes on exec), or b"E" + errno when exec failed
+"""
+
+import ctypes
+import errno
+import os
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+_SECCOMP, _SET_MODE_FILTER = 317, 1
+_FLAG_NEW_LISTENER, _FLAG_WAIT_KILLABLE = 8, 32
+_PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 38, 4, 1
+
+MODE_NOTIFY, MODE_TRACE, MODE_NONE = b"N", b"T", b"0"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildPlan:
+    """Everything the child needs to become the command.
+
+    `path` is already looked up; `argv[0]` is what the user typed. `notify_program` is installed with a listener where
+    ptrace follows the processes, `alone_program` with a listener where it does not, `trace_program` without one.
+    `ignored` are the signals that were ignored when we were started. `inherit` are descriptors kept besides 0-2.
+    """
+
+    path: bytes
+    argv: tuple[bytes, ...]
+    environment: Mapping[bytes, bytes]
+    cwd: bytes | None
+    inherit: tuple[int, ...]
+    ignored: frozenset[int]
+    blocked: frozenset[int]
+    notify_program: bytes
+    alone_program: bytes
+    trace_program: bytes
+    allow_notify: bool = True
+    allow_none: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A child that stands before its exec.
+
+    `listener` is -1 unless `mode` is MODE_NOTIFY; the errnos say what was refused.
+    """
+
+    pid: int
+    channel: socket.socket
+    mode: bytes
+    listener: int
+    traced: bool
+    attach_errno: int
+    notify_errno: int
+    filter_errno: int
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _install(program: bytes, flags: int) -> int:
+    """seccomp(SECCOMP_SET_MODE_FILTER): the listener's descriptor with NEW_LISTENER, else 0; -errno on failure."""
+    argument = _Program(len(program) // 8, program)
+    result = _libc.syscall(_SECCOMP, _SET_MODE_FILTER, flags, ctypes.byref(argument))
+    return int(result) if result >= 0 else -ctypes.get_errno()
+
+
+def _filter_self(plan: ChildPlan, traced: bool) -> tuple[bytes, int, int, int]:
+    """Install the strongest filter that works: (mode, listener, errno of notify, errno of the filter)."""
+    # Without CAP_SYS_ADMIN a filter needs no_new_privs (seccomp(2)); with it set-id programs keep working.
+    notify_errno = 0
+    program = plan.notify_program if traced else plan.alone_program
+    for attempt in range(2):
+        if plan.allow_notify:
+            result = _install(program, _FLAG_NEW_LISTENER | _FLAG_WAIT_KILLABLE)
+            if result >= 0:
+                return MODE_NOTIFY, result, 0, 0
+            notify_errno = -result
+        if traced and (not plan.allow_notify or notify_errno != errno.EACCES):
+            result = _install(plan.trace_program, 0)
+            if result >= 0:
+                return MODE_TRACE, -1, notify_errno, 0
+            if result != -errno.EACCES:
+                return MODE_NONE, -1, notify_errno, -result
+        elif notify_errno != errno.EACCES:
+            break
+        if attempt == 0:
+            _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    return MODE_NONE, -1, notify_errno, notify_errno
+
+
+def _restore_signals(plan: ChildPlan) -> None:
+    """The dispositions that the shell gave us; Python itself ignores SIGPIPE and SIGXFSZ, which no program expects."""
+    for number in range(1, signal.NSIG):
+        if number in {signal.SIGKILL, signal.SIGSTOP}:
+            continue
+        try:
+            signal.signal(number, signal.SIG_IGN if number in plan.ignored else signal.SIG_DFL)
+        except (OSError, ValueError):
+            pass  # 32 and 33 belong to the threading library
+    signal.pthread_sigmask(signal.SIG_SETMASK, plan.blocked)
+
+
+def _close_on_exec(plan: ChildPlan) -> None:
+    try:
+        limit = max(int(name) for name in os.listdir("/proc/self/fd"))
+    except (OSError, ValueError):
+        limit = 1023
+    for descriptor in range(3, limit + 1):
+        try:
+            os.set_inheritable(descriptor, descriptor in plan.inherit)
+        except OSError:
+            pass  # not open
+
+
+def _become(plan: ChildPlan) -> int:
+    """execve, with the shell's fallback for a script that names no interpreter (execvp(3)). Returns an errno."""
+    try:
+        os.execve(plan.path, plan.argv, plan.environment)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            return error.errno or errno.EIO
+    try:
+        os.execve(b"/bin/sh", (b"sh", plan.path, *plan.argv[1:]), plan.environment)
+    except OSError as error:
+        return error.errno or errno.EIO
+
+
+def _run_child(plan: ChildPlan, channel: socket.socket, parent: int) -> NoReturn:
+    # A child of a process that is not dumpable is not dumpable either, and could not be attached to.
+    _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(125)
+    if plan.cwd is not None:
+        os.chdir(plan.cwd)
+    ask, answer = os.pipe()
+
+    # sendmsg is itself reported once the filter stands, to a listener that nobody holds yet. Filters bind a thread, not
+    # a process: this one is started before and stays free (pidfd_getfd, the other way, is refused in Docker).
+    def send_listener() -> None:
+        mode, listener, notify_errno, filter_errno = struct.unpack("=ciii", os.read(ask, 16))
+        descriptors = [listener] if listener >= 0 else []
+        socket.send_fds(channel, [struct.pack("=cii", mode, notify_errno, filter_errno)], descriptors)
+
+    sender = threading.Thread(target=send_listener)
+    sender.start()
+    channel.send(b"ready")
+    traced = channel.recv(16) == b"P"
+    outcome = _filter_self(plan, traced)
+    os.write(answer, struct.pack("=ciii", *outcome))
+    sender.join()
+    if outcome[1] >= 0:
+        os.close(outcome[1])
+    if channel.recv(16) != b"go":
+        os._exit(125)
+    _close_on_exec(plan)
+    _restore_signals(plan)
+    number = _become(plan)
+    channel.send(b"E%d" % number)
+    os._exit(126 if number in (errno.EACCES, errno.ENOEXEC, errno.EISDIR) else 127 if number == errno.ENOENT else 126)
+
+
+def launch(plan: ChildPlan, attach: Callable[[int], int], *, want_ptrace: bool = True) -> Launched:
+    """Fork the child and bring it to stand before its exec, filtered and (if possible) attached to.
+
+    `attach(pid)` is PTRACE_SEIZE, returning 0 or an errno. Must run in a process with one thread. Raises OSError when
+    the child died on the way (a missing directory, ...).
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ours.close()
+            _run_child(plan, theirs, parent)
+        except OSError as error:
+            theirs.send(b"E%d" % (error.errno or errno.EIO))
+        finally:
+            os._exit(125)
+    theirs.close()
+    first = ours.recv(64)
+    if first != b"ready":
+        os.waitpid(pid, 0)
+        number = int(first[1:]) if first[:1] == b"E" else errno.EIO
+        raise OSError(number, os.strerror(number))
+    attach_errno = attach(pid) if want_ptrace else errno.EPERM
+    ours.send(b"-" if attach_errno else b"P")
+    message, descriptors, _flags, _address = socket.recv_fds(ours, 64, 1)
+    if len(message) != 9:
+        raise OSError(errno.EIO, "the child died before its filter stood")
+    mode, notify_errno, filter_errno = struct.unpack("=cii", message)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    return Launched(
+        pid=pid,
+        channel=ours,
+        mode=mode,
+        listener=descriptors[0] if descriptors else -1,
+        traced=not attach_errno,
+        attach_errno=attach_errno,
+        notify_errno=notify_errno,
+        filter_errno=filter_errno,
+    )

@@ -1,0 +1,172 @@
+"""System calls about files, from registers to the edit tracker. One table: how each call names its files.
+
+Knows where the paths, descriptors and flags lie in the arguments; what a change means is `tracing.files`' business.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agentwrap.tracing.files.settings import Place, Who
+from agentwrap.tracing.files.tracker import FileTracker
+from agentwrap.tracing.processes import Process
+from agentwrap.tracing.syscalls.watched import WRITING_OPEN
+from agentwrap.tracing.tracee import AT_FDCWD, Memory, locate, locate_descriptor, signed
+
+_AT_EMPTY_PATH = 0x1000
+_AT_REMOVEDIR = 0x200
+_O_CREAT_FLAGS = 0o1 | 0o100 | 0o1000  # creat(2) is open with O_WRONLY | O_CREAT | O_TRUNC
+
+Arguments = tuple[int, ...]
+Handler = Callable[[Process, int, Arguments], int]
+
+
+class _At(NamedTuple):
+    """Where a path is told: index of its directory descriptor (None: the working directory) and of the string."""
+
+    directory: int | None
+    path: int
+
+
+class FileCalls:
+    """Handlers by call name; each returns 0: what a witness sees always goes on."""
+
+    def __init__(self, memory: Memory, files: FileTracker, *, reads: bool) -> None:
+        self._memory = memory
+        self._files = files
+        self._reads = reads
+        self.handlers: dict[str, Handler] = {}
+        self._add_opens()
+        self._add_names()
+        self._add_attributes()
+
+    def _place(self, process: Process, tid: int, arguments: Arguments, at: _At) -> Place:
+        raw = self._memory.string(tid, arguments[at.path])
+        directory = AT_FDCWD if at.directory is None else signed(arguments[at.directory])
+        if not raw:
+            found = locate_descriptor(tid, directory, foreign=process.foreign)
+            if found is None:
+                raise FileNotFoundError
+            return found
+        return locate(tid, directory, raw, foreign=process.foreign)
+
+    def _add_opens(self) -> None:
+        def opening(at: _At, flags_of: Callable[[int, Arguments], tuple[int, int]]) -> Handler:
+            def handle(process: Process, tid: int, arguments: Arguments) -> int:
+                flags, mode = flags_of(tid, arguments)
+                writes = flags & WRITING_OPEN
+                if not writes and not self._reads:
+                    return 0
+                place = self._place(process, tid, arguments, at)
+                who = Who(tid, process.pid, process.span)
+                if writes:
+                    self._files.opening(who, place, flags, mode)
+                else:
+                    self._files.reading(who, place)
+                return 0
+
+            return handle
+
+        def how(tid: int, arguments: Arguments) -> tuple[int, int]:
+            flags, mode = struct.unpack("=QQ", self._memory.read(tid, arguments[2], 16))
+            return flags, mode
+
+        self.handlers["open"] = opening(_At(None, 0), lambda _, a: (a[1], a[2]))
+        self.handlers["creat"] = opening(_At(None, 0), lambda _, a: (_O_CREAT_FLAGS, a[1]))
+        self.handlers["openat"] = opening(_At(0, 1), lambda _, a: (a[2], a[3]))
+        self.handlers["openat2"] = opening(_At(0, 1), how)
+
+    def _simple(self, at: _At, act: Callable[[Who, Place, Arguments], None]) -> Handler:
+        def handle(process: Process, tid: int, arguments: Arguments) -> int:
+            place = self._place(process, tid, arguments, at)
+            act(Who(tid, process.pid, process.span), place, arguments)
+            return 0
+
+        return handle
+
+    def _pair(self, first: _At, second: _At, act: Callable[[Who, Place, Place, Arguments], None]) -> Handler:
+        def handle(process: Process, tid: int, arguments: Arguments) -> int:
+            old = self._place(process, tid, arguments, first)
+            new = self._place(process, tid, arguments, second)
+            act(Who(tid, process.pid, process.span), old, new, arguments)
+            return 0
+
+        return handle
+
+    def _add_names(self) -> None:
+        files, add = self._files, self.handlers
+        here = _At(None, 0)
+        at = _At(0, 1)
+        add["unlink"] = self._simple(here, lambda w, p, _: files.unlinking(w, p))
+        add["rmdir"] = self._simple(here, lambda w, p, _: files.removing_directory(w, p))
+
+        def unlinkat(who: Who, place: Place, arguments: Arguments) -> None:
+            (files.removing_directory if arguments[2] & _AT_REMOVEDIR else files.unlinking)(who, place)
+
+        add["unlinkat"] = self._simple(at, unlinkat)
+        add["mkdir"] = self._simple(here, lambda w, p, a: files.making_directory(w, p, a[1] & 0o7777))
+        add["mkdirat"] = self._simple(at, lambda w, p, a: files.making_directory(w, p, a[2] & 0o7777))
+        add["mknod"] = self._simple(here, lambda w, p, a: files.making_node(w, p, a[1] & 0o177777))
+        add["mknodat"] = self._simple(at, lambda w, p, a: files.making_node(w, p, a[2] & 0o177777))
+        add["truncate"] = add["truncate64"] = self._simple(here, lambda w, p, _: files.truncating(w, p))
+        add["rename"] = self._pair(here, _At(None, 1), lambda w, o, n, _: files.renaming(w, o, n, 0))
+        add["renameat"] = self._pair(at, _At(2, 3), lambda w, o, n, _: files.renaming(w, o, n, 0))
+        add["renameat2"] = self._pair(at, _At(2, 3), lambda w, o, n, a: files.renaming(w, o, n, a[4]))
+        add["link"] = self._pair(here, _At(None, 1), lambda w, o, n, _: files.linking(w, o, n))
+        add["linkat"] = self._linkat
+        add["symlink"] = self._symlink(0, _At(None, 1))
+        add["symlinkat"] = self._symlink(0, _At(1, 2))
+
+    def _linkat(self, process: Process, tid: int, arguments: Arguments) -> int:
+        new = self._place(process, tid, arguments, _At(2, 3))
+        who = Who(tid, process.pid, process.span)
+        raw = self._memory.string(tid, arguments[1])
+        if not raw and arguments[4] & _AT_EMPTY_PATH:
+            self._files.linking_descriptor(who, b"/proc/%d/fd/%d" % (tid, signed(arguments[0])), new)
+        elif raw.startswith((b"/proc/self/fd/", b"/proc/thread-self/fd/")):
+            # The way open(2) documents for an O_TMPFILE file without CAP_DAC_READ_SEARCH.
+            self._files.linking_descriptor(who, b"/proc/%d/fd/%b" % (tid, raw.rsplit(b"/", 1)[1]), new)
+        else:
+            old = locate(tid, signed(arguments[0]), raw, foreign=process.foreign)
+            self._files.linking(who, old, new)
+        return 0
+
+    def _symlink(self, target: int, at: _At) -> Handler:
+        def act(who: Who, place: Place, arguments: Arguments) -> None:
+            self._files.symlinking(who, self._memory.string(who.tid, arguments[target]), place)
+
+        return self._simple(at, act)
+
+    def _add_attributes(self) -> None:
+        files, add = self._files, self.handlers
+        here, at = _At(None, 0), _At(0, 1)
+
+        def by_descriptor(act: Callable[[Who, Place, Arguments], None]) -> Handler:
+            def handle(process: Process, tid: int, arguments: Arguments) -> int:
+                place = locate_descriptor(tid, signed(arguments[0]), foreign=process.foreign)
+                if place is not None:
+                    act(Who(tid, process.pid, process.span), place, arguments)
+                return 0
+
+            return handle
+
+        add["chmod"] = self._simple(here, lambda w, p, a: files.changing_mode(w, p, a[1] & 0o7777))
+        add["fchmod"] = by_descriptor(lambda w, p, a: files.changing_mode(w, p, a[1] & 0o7777))
+        mode_at = self._simple(at, lambda w, p, a: files.changing_mode(w, p, a[2] & 0o7777))
+        add["fchmodat"] = add["fchmodat2"] = mode_at
+        owner = self._simple(here, lambda w, p, a: files.changing_owner(w, p, signed(a[1]), signed(a[2])))
+        add["chown"] = add["lchown"] = add["chown32"] = add["lchown32"] = owner
+        owner_fd = by_descriptor(lambda w, p, a: files.changing_owner(w, p, signed(a[1]), signed(a[2])))
+        add["fchown"] = add["fchown32"] = owner_fd
+        add["fchownat"] = self._simple(at, lambda w, p, a: files.changing_owner(w, p, signed(a[2]), signed(a[3])))
+
+        def xattr(name: int) -> Callable[[Who, Place, Arguments], None]:
+            return lambda w, p, a: files.changing_xattr(w, p, self._memory.string(w.tid, a[name], 256))
+
+        for call in ("setxattr", "lsetxattr", "removexattr", "lremovexattr"):
+            add[call] = self._simple(here, xattr(1))
+        for call in ("fsetxattr", "fremovexattr"):
+            add[call] = by_descriptor(xattr(1))
+        for call in ("setxattrat", "removexattrat"):
+            add[call] = self._simple(at, xattr(3))
+        add["file_setattr"] = self._simple(at, lambda w, p, _: files.changing_xattr(w, p, b"inode-flags"))

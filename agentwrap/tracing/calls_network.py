@@ -1,0 +1,277 @@
+"""System calls about sockets, as a witness: what was asked for, read once, before the kernel answers."""
+
+import os
+import socket
+from collections.abc import Callable
+
+from agentwrap.events import DnsServer, Family, Gap, NetBind, NetConnect, NetListen, NetSend, Sink, Transport
+from agentwrap.tracing.processes import Process
+from agentwrap.tracing.syscalls import addresses
+from agentwrap.tracing.syscalls.addresses import DNS_PORT, SOCKADDR_MAX, Address
+from agentwrap.tracing.tracee import Memory, signed
+
+Arguments = tuple[int, ...]
+_QUERY_BYTES = 512
+_TRANSPORTS: dict[int, Transport] = {
+    socket.SOCK_STREAM: "tcp",
+    socket.SOCK_DGRAM: "udp",
+    socket.SOCK_SEQPACKET: "seqpacket",
+    socket.SOCK_RAW: "raw",
+}
+_LOCAL_TRANSPORTS: dict[int, Transport] = {
+    socket.SOCK_STREAM: "stream",
+    socket.SOCK_DGRAM: "datagram",
+    socket.SOCK_SEQPACKET: "seqpacket",
+}
+# linux/net.h: call number of socketcall(2) to name and number of its 32-bit arguments
+_SOCKETCALLS = {2: ("bind", 3), 3: ("connect", 3), 4: ("listen", 2), 11: ("sendto", 6), 16: ("sendmsg", 3)}
+_SOCKETCALLS[20] = ("sendmmsg", 4)
+
+
+def _pidfd_getfd(pid: int, descriptor: int) -> int:
+    """A duplicate of another process's descriptor (pidfd_getfd(2)). Raises OSError."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle = os.pidfd_open(pid)
+    try:
+        result = int(libc.syscall(438, handle, descriptor, 0))
+    finally:
+        os.close(handle)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "pidfd_getfd")
+    return result
+
+
+class NetworkCalls:
+    """Handlers by call name, for both ABIs; `wide` says which layout the caller's structs have."""
+
+    def __init__(self, memory: Memory, sink: Sink, now: Callable[[], int]) -> None:
+        self._memory = memory
+        self._sink = sink
+        self._now = now
+        self._can_duplicate = True
+        self.handlers: dict[str, Callable[[Process, int, Arguments, bool], int]] = {
+            "connect": self._connect,
+            "bind": self._bind,
+            "listen": self._listen,
+            "sendto": self._sendto,
+            "sendmsg": self._sendmsg,
+            "sendmmsg": self._sendmmsg,
+            "socketcall": self._socketcall,
+        }
+
+    def _address(self, tid: int, pointer: int, size: int) -> Address | None:
+        size = min(size & 0xFFFFFFFF, SOCKADDR_MAX)
+        return addresses.decode(self._memory.read(tid, pointer, size)) if pointer and size >= 2 else None
+
+    def _transport(self, process: Process, descriptor: int, family: str) -> Transport:
+        """The kind of the socket, from a duplicate of it; `unknown` where duplicates are refused (Docker's profile)."""
+        if not self._can_duplicate:
+            return "unknown"
+        try:
+            duplicate = _pidfd_getfd(process.pid, descriptor)
+        except PermissionError:
+            self._can_duplicate = False
+            return "unknown"
+        except OSError:
+            return "unknown"
+        with socket.socket(fileno=duplicate) as sock:
+            try:
+                kind = sock.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)
+            except OSError:
+                return "unknown"
+        return (_LOCAL_TRANSPORTS if family == "unix" else _TRANSPORTS).get(kind, "unknown")
+
+    def _connect(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
+        address = self._address(tid, arguments[1], arguments[2])
+        if address is None:
+            return 0
+        descriptor = signed(arguments[0])
+        transport = self._transport(process, descriptor, address.family)
+        at_ns = self._now()
+        process.dns_descriptors.pop(descriptor, None)
+        if address.port == DNS_PORT and address.family in ("inet", "inet6"):
+            process.dns_descriptors[descriptor] = (address.host, address.port)
+            self._sink(
+                DnsServer(
+                    at_ns=at_ns,
+                    span=process.span,
+                    pid=process.pid,
+                    host=address.host,
+                    port=address.port,
+                    transport="tcp" if transport == "tcp" else "udp",
+                )
+            )
+            return 0
+        self._sink(
+            NetConnect(
+                at_ns=at_ns,
+                span=process.span,
+                pid=process.pid,
+                family=address.family,
+                transport=transport,
+                host=address.host,
+                port=address.port,
+                path=address.path,
+            )
+        )
+        return 0
+
+    def _bind(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
+        address = self._address(tid, arguments[1], arguments[2])
+        if address is not None and address.family != "netlink":
+            self._sink(
+                NetBind(
+                    at_ns=self._now(),
+                    span=process.span,
+                    pid=process.pid,
+                    family=address.family,
+                    transport=self._transport(process, signed(arguments[0]), address.family),
+                    host=address.host,
+                    port=address.port,
+                    path=address.path,
+                )
+            )
+        return 0
+
+    def _listen(self, process: Process, _tid: int, arguments: Arguments, _wide: bool) -> int:
+        address = Address("other")
+        try:
+            with socket.socket(fileno=_pidfd_getfd(process.pid, signed(arguments[0]))) as sock:
+                address = _local_address(sock)
+        except OSError:
+            pass  # no duplicate to be had (Docker's profile): the bind before it has told the address
+        self._sink(
+            NetListen(
+                at_ns=self._now(),
+                span=process.span,
+                pid=process.pid,
+                family=address.family,
+                host=address.host,
+                port=address.port,
+                path=address.path,
+            )
+        )
+        return 0
+
+    def _sendto(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
+        address = self._address(tid, arguments[4], arguments[5])
+        if address is not None:
+            self._sent(process, tid, address, arguments[1], arguments[2])
+        return 0
+
+    def _sendmsg(self, process: Process, tid: int, arguments: Arguments, wide: bool) -> int:
+        self._message(process, tid, signed(arguments[0]), arguments[1], wide)
+        return 0
+
+    def _sendmmsg(self, process: Process, tid: int, arguments: Arguments, wide: bool) -> int:
+        # struct mmsghdr: a msghdr and its length (sendmmsg(2)), 64 or 32 bytes
+        size = 64 if wide else 32
+        count = min(arguments[2] & 0xFFFFFFFF, 1024)
+        for i in range(count):
+            self._message(process, tid, signed(arguments[0]), arguments[1] + i * size, wide)
+        return 0
+
+    def _message(self, process: Process, tid: int, descriptor: int, pointer: int, wide: bool) -> None:
+        header = addresses.message_header(self._memory.read(tid, pointer, 32), wide=wide)
+        if header is None:
+            return
+        known = process.dns_descriptors.get(descriptor)
+        if not header.name and known is None:
+            return
+        buffer = addresses.first_buffer(self._memory.read(tid, header.vector, 16), wide=wide) or (0, 0)
+        if header.name:
+            address = self._address(tid, header.name, header.name_size)
+            if address is not None:
+                self._sent(process, tid, address, *buffer)
+        elif known is not None:
+            self._question(process, tid, known, *buffer)
+
+    def _question(self, process: Process, tid: int, server: tuple[bytes, int], pointer: int, size: int) -> None:
+        name = addresses.dns_question(self._memory.read(tid, pointer, min(size, _QUERY_BYTES)))
+        if name is not None and process.once("dns " + name.hex()):
+            self._sink(
+                DnsServer(
+                    at_ns=self._now(), span=process.span, pid=process.pid, host=server[0], port=server[1], names=(name,)
+                )
+            )
+
+    def _sent(self, process: Process, tid: int, address: Address, pointer: int, size: int) -> None:
+        """A datagram with an address: told the first time, counted after that (`ended` tells the count)."""
+        if address.port == DNS_PORT and address.family in ("inet", "inet6"):
+            self._question(process, tid, (address.host, address.port), pointer, size)
+        if address.family == "netlink":
+            return
+        key = address.path or b"%b %d" % (address.host, address.port)
+        seen = process.sends.get(key, 0)
+        process.sends[key] = seen + 1
+        if seen == 0:
+            self._sink(_send_event(self._now(), process, address, 1))
+
+    def ended(self, process: Process) -> None:
+        """The process is gone: tell how many datagrams followed the first to each address."""
+        for key, count in process.sends.items():
+            if count > 1:
+                host, _, port = key.rpartition(b" ")
+                unix = not (host and port.isdigit())
+                address = Address("unix", path=key) if unix else Address(_family(host), host, int(port))
+                self._sink(_send_event(self._now(), process, address, count - 1))
+        process.sends.clear()
+
+    def _socketcall(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
+        call = _SOCKETCALLS.get(arguments[0])
+        if call is None:
+            return 0
+        name, count = call
+        raw = self._memory.read(tid, arguments[1], 4 * count)
+        values = tuple(int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4))
+        if len(values) < count:
+            return 0
+        return self.handlers[name](process, tid, values, False)
+
+    def refused(self, process: Process, call: str, error: OSError) -> None:
+        """The kernel would not let us read the address: a gap, once a process."""
+        if process.once("net-unreadable"):
+            self._sink(
+                Gap(
+                    at_ns=self._now(),
+                    span=process.span,
+                    pid=process.pid,
+                    what="bind" if call in ("bind", "listen") else "connect",
+                    cause="not-dumpable",
+                    could_hide="where this process connects or sends to",
+                    from_ns=self._now(),
+                    detail=f"{call}: {error.strerror}".encode(),
+                )
+            )
+
+
+def _family(host: bytes) -> Family:
+    return "inet6" if b":" in host else "vsock" if host.startswith(b"cid-") else "inet"
+
+
+def _local_address(sock: socket.socket) -> Address:
+    name = sock.getsockname()
+    if sock.family == socket.AF_INET:
+        return Address("inet", name[0].encode(), name[1])
+    if sock.family == socket.AF_INET6:
+        return Address("inet6", name[0].encode(), name[1])
+    if sock.family == socket.AF_UNIX:
+        raw = name if isinstance(name, bytes) else os.fsencode(name)
+        return Address("unix", path=b"@" + raw[1:] if raw[:1] == b"\0" else raw)
+    return Address("other")
+
+
+def _send_event(at_ns: int, process: Process, address: Address, count: int) -> NetSend:
+    return NetSend(
+        at_ns=at_ns,
+        span=process.span,
+        pid=process.pid,
+        family=address.family,
+        transport="datagram" if address.family == "unix" else "udp",
+        host=address.host,
+        port=address.port,
+        path=address.path,
+        count=count,
+    )

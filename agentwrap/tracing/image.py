@@ -1,0 +1,113 @@
+"""What a process is at this moment, read from /proc: its program, arguments, directory, ids.
+
+After an exec event these are facts of the new image; nothing of the caller can change them until it runs.
+"""
+
+import os
+import re
+import stat
+import struct
+from typing import NamedTuple
+
+MAX_ARGUMENT_BYTES = 128 << 10
+_AT_EXECFN = 31  # getauxval(3)
+_SECRET_NAME = re.compile(rb"(?i)key|token|secret|passw|credential|auth|cookie|session|private|signature|dsn|_url$|_uri$")
+
+
+class Image(NamedTuple):
+    """See `events.ProcessExec`; `secrets` are environment entries whose names look secret."""
+
+    path: bytes
+    exe: bytes
+    argv: tuple[bytes, ...]
+    argv_omitted_bytes: int
+    cwd: bytes
+    uid: int
+    gid: int
+    euid: int
+    setuid: bool
+    memfd: bool
+    secrets: tuple[tuple[bytes, bytes], ...]
+
+
+def _read(path: str, limit: int) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while limit > 0:
+            data = os.read(descriptor, min(limit, 1 << 20))
+            if not data:
+                break
+            parts.append(data)
+            limit -= len(data)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def _arguments(pid: int) -> tuple[tuple[bytes, ...], int]:
+    data = _read(f"/proc/{pid}/cmdline", 8 << 20)
+    kept = data[:MAX_ARGUMENT_BYTES]
+    omitted = len(data) - len(kept)
+    if kept.endswith(b"\0"):
+        kept = kept[:-1]
+    return (tuple(kept.split(b"\0")) if kept else ()), omitted
+
+
+def _requested_path(pid: int) -> bytes:
+    """The file name given to execve, from the auxiliary vector of the new image."""
+    auxv = _read(f"/proc/{pid}/auxv", 4096)
+    for i in range(0, len(auxv) - 15, 16):
+        kind, value = struct.unpack_from("=QQ", auxv, i)
+        if kind == _AT_EXECFN:
+            descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.pread(descriptor, 4096, value).split(b"\0", 1)[0]
+            finally:
+                os.close(descriptor)
+    return b""
+
+
+def _ids(pid: int) -> tuple[int, int, int]:
+    uid = gid = euid = 0
+    for line in _read(f"/proc/{pid}/status", 4096).split(b"\n"):
+        if line.startswith(b"Uid:"):
+            uid, euid = (int(word) for word in line.split()[1:3])
+        elif line.startswith(b"Gid:"):
+            gid = int(line.split()[1])
+            break
+    return uid, gid, euid
+
+
+def _secrets(pid: int) -> tuple[tuple[bytes, bytes], ...]:
+    entries = (entry.partition(b"=") for entry in _read(f"/proc/{pid}/environ", 1 << 20).split(b"\0"))
+    return tuple((name, value) for name, _, value in entries if value and _SECRET_NAME.search(name))
+
+
+def look(pid: int) -> Image:
+    """The image of `pid`. What cannot be read is left empty. Raises OSError when the process is gone."""
+    exe = os.readlink(b"/proc/%d/exe" % pid)
+    argv, omitted = _arguments(pid)
+    try:
+        cwd = os.readlink(b"/proc/%d/cwd" % pid)
+    except OSError:
+        cwd = b""
+    try:
+        path = _requested_path(pid)
+    except OSError:
+        path = b""
+    try:
+        secrets = _secrets(pid)
+    except OSError:
+        secrets = ()
+    uid, gid, euid = _ids(pid)
+    memfd = exe.startswith(b"/memfd:")
+    try:
+        mode = os.stat(f"/proc/{pid}/exe").st_mode
+    except OSError:
+        mode = 0
+    # Without a group-execute bit S_ISGID means mandatory locking, not set-id (execve(2)).
+    set_id = bool(mode & stat.S_ISUID) or mode & (stat.S_ISGID | stat.S_IXGRP) == stat.S_ISGID | stat.S_IXGRP
+    if path and not path.startswith(b"/"):
+        path = cwd + b"/" + path
+    return Image(path or exe, exe, argv, omitted, cwd, uid, gid, euid, set_id, memfd, secrets)

@@ -1,0 +1,89 @@
+"""One reported call, from numbers to the handler that knows it. The same for notifications and for ptrace stops."""
+
+from collections.abc import Callable
+
+from agentwrap.events import CoverageKind, Gap, Sink
+from agentwrap.launching.seccomp import ARCH_X86_64
+from agentwrap.tracing.calls_file import FileCalls
+from agentwrap.tracing.calls_network import NetworkCalls
+from agentwrap.tracing.calls_process import ProcessCalls
+from agentwrap.tracing.files.tracker import FileTracker
+from agentwrap.tracing.processes import Process
+from agentwrap.tracing.syscalls import watched
+from agentwrap.tracing.tracee import Memory, refused
+
+Arguments = tuple[int, ...]
+
+
+class Observer:
+    """Turns calls into events. `call` never raises: what it cannot read is a gap, what it got wrong is a gap too."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        files: FileTracker,
+        sink: Sink,
+        now: Callable[[], int],
+        *,
+        reads: bool,
+        traced: bool,
+        notifying: bool,
+    ) -> None:
+        self._sink = sink
+        self._now = now
+        self.network = NetworkCalls(memory, sink, now)
+        file_calls = FileCalls(memory, files, reads=reads)
+        process_calls = ProcessCalls(memory, sink, now, traced=traced, notifying=notifying)
+        self._table: dict[tuple[int, int], tuple[str, Callable[[Process, int, Arguments], int]]] = {}
+        plain = file_calls.handlers | process_calls.handlers
+        for (arch, number), name in watched.names().items():
+            if name in plain:
+                self._table[arch, number] = (name, plain[name])
+            elif name in self.network.handlers:
+                self._table[arch, number] = (name, self._with_layout(name, arch == ARCH_X86_64))
+
+    def _with_layout(self, name: str, wide: bool) -> Callable[[Process, int, Arguments], int]:
+        handler = self.network.handlers[name]
+        return lambda process, tid, arguments: handler(process, tid, arguments, wide)
+
+    def call(self, process: Process, tid: int, arch: int, number: int, arguments: Arguments) -> int:
+        """0: the call goes on. Else the errno with which it is refused."""
+        entry = self._table.get((arch, number))
+        if entry is None:
+            return 0
+        name, handler = entry
+        try:
+            return handler(process, tid, arguments)
+        except OSError as error:
+            # A path that does not exist, a bad pointer, a task that died: the call fails by itself, nothing is missed.
+            if refused(error):
+                self._unreadable(process, name, error)
+        except Exception as error:  # noqa: BLE001  (a fault of ours must not hang the agent, nor pass for silence)
+            self._fault(process, name, error)
+        return 0
+
+    def _unreadable(self, process: Process, name: str, error: OSError) -> None:
+        if name in self.network.handlers:
+            self.network.refused(process, name, error)
+        elif process.once("unreadable"):
+            self._gap(process, "file-write", "not-dumpable", "which files this process changes", f"{name}: {error}")
+
+    def _fault(self, process: Process, name: str, error: Exception) -> None:
+        if process.once("fault " + name):
+            what: CoverageKind = "connect" if name in self.network.handlers else "file-write"
+            self._gap(process, what, "internal-fault", f"what this process does by {name}", f"{name}: {error!r}")
+
+    def _gap(self, process: Process, what: CoverageKind, cause: str, could_hide: str, detail: str) -> None:
+        now = self._now()
+        self._sink(
+            Gap(
+                at_ns=now,
+                span=process.span,
+                pid=process.pid,
+                what=what,
+                cause=cause,
+                could_hide=could_hide,
+                from_ns=now,
+                detail=detail.encode("utf-8", "backslashreplace"),
+            )
+        )

@@ -1,0 +1,85 @@
+"""ptrace(2) as the tracer uses it: about a dozen requests, nothing else.
+
+`PyDLL` keeps the interpreter lock: none of these requests blocks, and dropping the lock costs more than the call.
+All requests must come from the thread that did `seize`.
+"""
+
+import ctypes
+import os
+import struct
+
+OPT_SYSGOOD, OPT_FORK, OPT_VFORK, OPT_CLONE, OPT_EXEC = 1, 2, 4, 8, 16
+OPT_SECCOMP, OPT_EXITKILL = 0x80, 1 << 20
+FOLLOW = OPT_SYSGOOD | OPT_FORK | OPT_VFORK | OPT_CLONE | OPT_EXEC | OPT_EXITKILL
+
+EVENT_FORK, EVENT_VFORK, EVENT_CLONE, EVENT_EXEC, EVENT_SECCOMP, EVENT_STOP = 1, 2, 3, 4, 7, 128
+WALL = 0x40000000
+
+_CONT, _POKEUSER, _GETEVENTMSG, _GETSIGINFO = 7, 6, 0x4201, 0x4202
+_SEIZE, _LISTEN, _DETACH, _GET_SYSCALL_INFO = 0x4206, 0x4208, 17, 0x420E
+_ORIG_RAX, _RAX = 8 * 15, 8 * 10  # sys/user.h, struct user_regs_struct
+
+_libc = ctypes.PyDLL(None)
+_ptrace = _libc.ptrace
+_ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+_ptrace.restype = ctypes.c_long
+_errno_location = _libc.__errno_location
+_errno_location.restype = ctypes.POINTER(ctypes.c_int)
+
+_message = (ctypes.c_ulong * 1)()
+_message_address = ctypes.addressof(_message)
+_info = bytearray(128)
+_info_address = ctypes.addressof((ctypes.c_char * 128).from_buffer(_info))
+# struct ptrace_syscall_info: op u8, pad, arch u32, instruction_pointer u64, stack_pointer u64, then nr and six args
+_unpack_syscall = struct.Struct("=B3xIQQQ6Q").unpack_from
+_unpack_siginfo = struct.Struct("=iii4xiI").unpack_from
+
+
+def _fail(what: str) -> OSError:
+    number = _errno_location()[0]
+    return OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def seize(pid: int, options: int) -> None:
+    """PTRACE_SEIZE: attach without stopping. Raises OSError (EPERM: another tracer, Yama, a container's profile)."""
+    if _ptrace(_SEIZE, pid, None, options) < 0:
+        raise _fail("PTRACE_SEIZE")
+
+
+def resume(tid: int, signal: int = 0) -> None:
+    """PTRACE_CONT with a signal to deliver. A tracee that died meanwhile (ESRCH) is reported by waitpid, not here."""
+    _ptrace(_CONT, tid, None, signal)
+
+
+def listen(tid: int) -> None:
+    """PTRACE_LISTEN: stay in the group stop and wake up on SIGCONT, as if nobody traced."""
+    _ptrace(_LISTEN, tid, None, None)
+
+
+def event_message(tid: int) -> int:
+    """PTRACE_GETEVENTMSG: the new task of a fork event, the former thread id of an exec event; 0 if it is gone."""
+    if _ptrace(_GETEVENTMSG, tid, None, _message_address) < 0:
+        return 0
+    return int(_message[0])
+
+
+def syscall_info(tid: int) -> tuple[int, int, tuple[int, ...]] | None:
+    """PTRACE_GET_SYSCALL_INFO at a seccomp stop: (audit architecture, number, six arguments); None if it is gone."""
+    if _ptrace(_GET_SYSCALL_INFO, tid, ctypes.c_void_p(88), _info_address) <= 0:
+        return None
+    _op, arch, _ip, _sp, number, *arguments = _unpack_syscall(_info)
+    return arch, number, tuple(arguments)
+
+
+def signal_origin(tid: int) -> tuple[int, int]:
+    """PTRACE_GETSIGINFO at a signal stop: (si_code, sender's pid); (0, 0) if it is gone."""
+    if _ptrace(_GETSIGINFO, tid, None, _info_address) < 0:
+        return 0, 0
+    _signo, _errno, code, sender, _uid = _unpack_siginfo(_info)
+    return code, sender
+
+
+def refuse_syscall(tid: int, errno: int) -> None:
+    """At a seccomp stop: the call is not made and returns -errno (seccomp(2), SECCOMP_RET_TRACE)."""
+    _ptrace(_POKEUSER, tid, ctypes.c_void_p(_ORIG_RAX), ctypes.c_void_p(0xFFFFFFFFFFFFFFFF))
+    _ptrace(_POKEUSER, tid, ctypes.c_void_p(_RAX), ctypes.c_void_p(-errno & 0xFFFFFFFFFFFFFFFF))

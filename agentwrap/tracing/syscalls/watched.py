@@ -1,0 +1,84 @@
+"""Which system calls are reported, and under which condition. The one table that decides what a run costs.
+
+A call is here because it is recorded or judged, never because it might be interesting: a reported call costs about
+7 µs, an unreported one nothing. Reading `close`, `read`, `write` would cost most and tell least: an edit is told by
+comparing content (`tracing.files`).
+"""
+
+from agentwrap.launching.seccomp import (
+    ARCH_I386,
+    ARCH_X86_64,
+    ENOSYS,
+    Abi,
+    Always,
+    ArgumentHas,
+    ArgumentIn,
+    ArgumentNonzero,
+    Refuse,
+    Rule,
+)
+from agentwrap.tracing.syscalls.tables import i386, x86_64
+
+# O_WRONLY | O_RDWR | O_CREAT | O_TRUNC (fcntl.h); O_TMPFILE needs one of the first two.
+WRITING_OPEN = 0o1 | 0o2 | 0o100 | 0o1000
+# CLONE_NEW* and CLONE_UNTRACED (sched.h): a new view of the machine, or a child that ptrace would not follow.
+CLONE_UNTRACED = 0x00800000
+CLONE_NEW = 0x7E020000
+SECCOMP_NEW_LISTENER = 8
+
+_FILE = (
+    "creat openat2 unlink unlinkat rmdir rename renameat renameat2 mkdir mkdirat link linkat symlink symlinkat "
+    "truncate truncate64 chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat chown32 lchown32 fchown32 "
+    "setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat file_setattr "
+    "mknod mknodat"
+).split()
+_NETWORK = "connect bind listen sendmsg sendmmsg".split()
+_REACH = "ptrace process_vm_writev pidfd_getfd".split()
+_ISOLATION = (
+    "setns unshare chroot pivot_root mount umount umount2 open_tree open_tree_attr move_mount fsopen fsconfig fsmount "
+    "fspick mount_setattr"
+).split()
+# socketcall(2) numbers of bind, connect, listen, sendto, sendmsg, sendmmsg (linux/net.h)
+_SOCKETCALL = (2, 3, 4, 11, 16, 20)
+
+
+def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool) -> dict[int, Rule]:
+    opening: Rule = Always() if reads else ArgumentHas(2, WRITING_OPEN)
+    old_opening: Rule = Always() if reads else ArgumentHas(1, WRITING_OPEN)
+    by_name: dict[str, Rule] = {"openat": opening, "open": old_opening}
+    by_name |= dict.fromkeys(_FILE, Always())
+    by_name["sendto"] = ArgumentNonzero(4)
+    by_name |= dict.fromkeys(_NETWORK + _REACH + _ISOLATION, Always())
+    by_name["clone"] = ArgumentHas(0, CLONE_NEW | CLONE_UNTRACED)
+    # clone3's flags lie in memory, out of the filter's sight; every libc and runtime falls back to clone on ENOSYS.
+    by_name["clone3"] = Refuse(ENOSYS)
+    by_name["seccomp"] = ArgumentHas(1, SECCOMP_NEW_LISTENER)
+    # A ring would open, connect and write with no call to see; Node, liburing and Go fall back on ENOSYS.
+    by_name["io_uring_setup"] = Always()
+    by_name["io_uring_enter"] = Refuse(ENOSYS)
+    by_name["io_uring_register"] = Refuse(ENOSYS)
+    by_name["socketcall"] = ArgumentIn(0, _SOCKETCALL)
+    if exec_calls:
+        by_name |= {"execve": Always(), "execveat": Always()}
+    return {numbers[name]: rule for name, rule in by_name.items() if name in numbers}
+
+
+def abis(*, reads: bool = False, exec_calls: bool = False) -> tuple[Abi, ...]:
+    """The rules of x86-64 and of i386.
+
+    `reads`: every open is reported. `exec_calls`: execve too, for following without ptrace (with it, the exec event
+    tells more and cannot be raced).
+    """
+    return (
+        Abi(ARCH_X86_64, _rules(x86_64.NUMBERS, reads=reads, exec_calls=exec_calls)),
+        Abi(ARCH_I386, _rules(i386.NUMBERS, reads=reads, exec_calls=exec_calls)),
+    )
+
+
+def names() -> dict[tuple[int, int], str]:
+    """(audit architecture, number) to name, for every call in the tables."""
+    return {
+        (arch, number): name
+        for arch, table in ((ARCH_X86_64, x86_64.NUMBERS), (ARCH_I386, i386.NUMBERS))
+        for name, number in table.items()
+    }

@@ -1,0 +1,147 @@
+"""Looking into a tracee that stands still: its memory, its descriptors, where a path of its leads.
+
+What is read here is testimony: another thread of the tracee may change the memory after we looked (the walls of later
+stages do not rest on it). Raises OSError where the kernel refuses; `refused` tells a refusal from a tracee that died.
+"""
+
+import errno
+import os
+from collections import deque
+
+from agentwrap.tracing.files.settings import Place
+
+AT_FDCWD = -100
+PATH_MAX = 4096
+_MEMORY_DESCRIPTORS = 192
+_O_PATH = os.O_PATH | os.O_CLOEXEC
+
+
+def refused(error: OSError) -> bool:
+    """The kernel would not let us look (not dumpable, other user), rather than: there is nothing to look at."""
+    return error.errno in (errno.EPERM, errno.EACCES)
+
+
+def signed(value: int) -> int:
+    """The low 32 bits as a C int."""
+    value &= 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+class Memory:
+    """Reads of tracees' memory through cached /proc/TID/mem descriptors (0.85 µs; process_vm_readv costs 2.4).
+
+    One thread reads. Others call `forget` when a task died or became another program; the descriptor is closed by the
+    reading thread, so that a reused number is never read by mistake.
+    """
+
+    def __init__(self) -> None:
+        self._descriptors: dict[int, int] = {}
+        self._stale: deque[int] = deque()
+
+    def forget(self, tid: int) -> None:
+        """The memory of `tid` is not what it was (exit, exec)."""
+        self._stale.append(tid)
+
+    def _descriptor(self, tid: int) -> int:
+        while self._stale:
+            self._drop(self._stale.popleft())
+        descriptor = self._descriptors.get(tid)
+        if descriptor is None:
+            if len(self._descriptors) >= _MEMORY_DESCRIPTORS:
+                self._drop(next(iter(self._descriptors)))
+            descriptor = self._descriptors[tid] = os.open(b"/proc/%d/mem" % tid, os.O_RDONLY | os.O_CLOEXEC)
+        return descriptor
+
+    def _drop(self, tid: int) -> None:
+        descriptor = self._descriptors.pop(tid, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def read(self, tid: int, address: int, size: int) -> bytes:
+        """Up to `size` bytes at `address`; shorter at the end of a mapping. Raises OSError (EIO: not mapped)."""
+        return os.pread(self._descriptor(tid), size, address)
+
+    def string(self, tid: int, address: int, limit: int = PATH_MAX) -> bytes:
+        """The C string at `address`, cut at `limit`. Raises OSError."""
+        descriptor = self._descriptor(tid)
+        data = os.pread(descriptor, 256, address)
+        end = data.find(0)
+        if end < 0 and len(data) == 256:
+            data = os.pread(descriptor, limit, address)
+            end = data.find(0)
+        return data[:end] if end >= 0 else data
+
+
+def descriptor_target(tid: int, descriptor: int) -> bytes:
+    """What /proc/TID/fd/N points to: a path, `socket:[inode]`, ... Raises OSError."""
+    return os.readlink(b"/proc/%d/fd/%d" % (tid, descriptor))
+
+
+def _canonical_directory(directory: bytes) -> tuple[bytes, tuple[int, int]]:
+    descriptor = os.open(directory, _O_PATH)
+    try:
+        status = os.fstat(descriptor)
+        return os.readlink(b"/proc/self/fd/%d" % descriptor), (status.st_dev, status.st_ino)
+    finally:
+        os.close(descriptor)
+
+
+def _same_directory(path: bytes, identity: tuple[int, int]) -> bool:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == identity
+
+
+def locate(tid: int, directory: int, raw: bytes, *, foreign: bool) -> Place:
+    """Where `raw`, relative to descriptor `directory` (or AT_FDCWD) of task `tid`, leads.
+
+    `foreign`: the process may have another root or mount namespace; then `host` goes through /proc/TID/root unless the
+    same directory is found under the same name here. Raises OSError when the directory part does not exist.
+    """
+    if not raw.startswith(b"/"):
+        base = b"/proc/%d/cwd" % tid if directory == AT_FDCWD else b"/proc/%d/fd/%d" % (tid, directory)
+        if b"/" not in raw and not foreign and raw not in (b".", b".."):
+            # The plain case, one system call: a name in the working directory.
+            parent = os.readlink(base)
+            path = (parent if parent != b"/" else b"") + b"/" + raw
+            return Place(path, path)
+        start = base + b"/" + raw
+    else:
+        start = b"/proc/%d/root" % tid + raw if foreign else raw
+    start = start.rstrip(b"/") or b"/"
+    head, _, name = start.rpartition(b"/")
+    if name in (b".", b".."):
+        head, name = start, b""
+    parent, identity = _canonical_directory(head or b"/")
+    path = ((parent if parent != b"/" else b"") + b"/" + name) if name else parent
+    if not foreign or _same_directory(parent, identity):
+        return Place(path, path)
+    return Place(path, b"/proc/%d/root" % tid + path)
+
+
+def locate_descriptor(tid: int, descriptor: int, *, foreign: bool) -> Place | None:
+    """The file an open descriptor stands for; None for one that has no path (pipe, socket, deleted file)."""
+    target = descriptor_target(tid, descriptor)
+    if not target.startswith(b"/") or target.endswith(b" (deleted)"):
+        return None
+    return Place(target, b"/proc/%d/root" % tid + target if foreign else target)
+
+
+def sees_other_files(pid: int, own: tuple[str, int, int]) -> bool:
+    """Whether `pid` has another root directory or mount namespace than `own` (see `own_view`)."""
+    try:
+        return _view(pid) != own
+    except OSError:
+        return True
+
+
+def own_view() -> tuple[str, int, int]:
+    """Mount namespace and root directory of this process."""
+    return _view(os.getpid())
+
+
+def _view(pid: int) -> tuple[str, int, int]:
+    root = os.stat(f"/proc/{pid}/root")
+    return os.readlink(f"/proc/{pid}/ns/mnt"), root.st_dev, root.st_ino

@@ -1,0 +1,116 @@
+"""What tracer and supervisor say to each other over one stream socket.
+
+Tracer to supervisor: frames, each a length (u32, network order) and a msgpack list of `Item` and `Status`. Supervisor to
+tracer: commands of one line. The socket's end means that the other side is dead.
+"""
+
+import struct
+import threading
+from collections.abc import Iterator
+from socket import socket
+
+import msgspec
+
+from agentwrap.events import Content, Item
+
+HEADER = struct.Struct("!I")
+MAX_FRAME_BYTES = 512 << 20
+_EAGER_BYTES = 1 << 20
+
+
+class Standing(msgspec.Struct, frozen=True, tag="standing", tag_field="kind"):
+    """The child stands before its exec; how it can be followed. `*_errno`: what was refused, 0 for nothing."""
+
+    pid: int
+    mode: str
+    attach_errno: int
+    notify_errno: int
+    filter_errno: int
+    in_place_wake: bool
+    no_new_privs: bool
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed", tag_field="kind"):
+    """The child could not become the command, or the tracer could not go on. `errno` of the step named `step`."""
+
+    step: str
+    errno: int
+    detail: bytes = b""
+
+
+class Stopped(msgspec.Struct, frozen=True, tag="stopped", tag_field="kind"):
+    """The main command is in a group stop (Ctrl-Z): the supervisor must stop itself, for the shell to see it."""
+
+    signal: int
+
+
+class MainEnded(msgspec.Struct, frozen=True, tag="main-ended", tag_field="kind"):
+    """The main command is over with this wait status; descendants may live on for a moment."""
+
+    status: int
+
+
+class AllEnded(msgspec.Struct, frozen=True, tag="all-ended", tag_field="kind"):
+    """Nothing of the tree is left; `ended` processes were ended by us."""
+
+    ended: int
+
+
+Status = Standing | Failed | Stopped | MainEnded | AllEnded
+Message = Item | Status
+
+
+class Sender:
+    """Collects items of several threads and sends them in batches. Blocks when the supervisor is slow: nothing is lost."""
+
+    def __init__(self, channel: socket) -> None:
+        self._channel = channel
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._items: list[Message] = []
+        self._eager_bytes = 0
+        self._sending = threading.Lock()
+        self.waiting = threading.Event()
+
+    def put(self, item: Message) -> None:
+        """Queue one item; it leaves within the next flush (about 10 ms), or now if contents pile up."""
+        if type(item) is Content:
+            self._eager_bytes += len(item.data)
+        self._items.append(item)
+        if not self.waiting.is_set():
+            self.waiting.set()
+        if self._eager_bytes > _EAGER_BYTES or len(self._items) > 2000:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is queued. Raises OSError when the supervisor is gone."""
+        with self._sending:
+            self.waiting.clear()
+            items, self._items = self._items, []
+            self._eager_bytes = 0
+            if not items:
+                return
+            frame = self._encode(items)
+            self._channel.sendall(HEADER.pack(len(frame)) + frame if len(frame) < 65536 else HEADER.pack(len(frame)))
+            if len(frame) >= 65536:
+                self._channel.sendall(frame)
+
+
+class FrameReader:
+    """Frames out of a byte stream. Pure: feed bytes, get lists of messages. Raises ValueError on a broken stream."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._decode = msgspec.msgpack.Decoder(list[Message]).decode
+
+    def feed(self, data: bytes) -> Iterator[list[Message]]:
+        """Add bytes; yields every frame that is complete now."""
+        self._buffer += data
+        while len(self._buffer) >= HEADER.size:
+            (size,) = HEADER.unpack_from(self._buffer)
+            if size > MAX_FRAME_BYTES:
+                raise ValueError(f"frame of {size} bytes")
+            if len(self._buffer) < HEADER.size + size:
+                return
+            frame = bytes(self._buffer[HEADER.size : HEADER.size + size])
+            del self._buffer[: HEADER.size + size]
+            yield self._decode(frame)
