@@ -1,6 +1,6 @@
 """What every test gets: a state folder of its own, and the marks that decide which tests run alone.
 
-`plain_user` runs a command as somebody who is not root.
+`plain_user` runs a command as somebody who is not root, `container` in a real container.
 """
 
 import os
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from containers import Container, missing
 
 ROOT = Path(__file__).resolve().parent.parent
 NOBODY = 65534
@@ -84,3 +85,21 @@ def plain_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunAs]:
         pytest.skip(f"a plain user cannot import agentwrap from here: {probe.stderr.strip().splitlines()[-1:]}")
     yield run
     shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def container() -> Callable[[str], Container]:
+    """A container that has this checkout and this Python: `container("docker")`, a profile of `containers.PROFILES`."""
+    if reason := missing():
+        pytest.skip(reason)
+
+    def make(profile: str) -> Container:
+        # Bound as they are: the overlay shows what lies on the root file system alone, and these may lie elsewhere.
+        needed = {ROOT, Path(sys.prefix), Path(sys.base_prefix)} - {Path("/usr"), Path("/")}
+        made = Container(profile, keep=sorted(needed))
+        probe = made.run([sys.executable, "-c", "import agentwrap, click, msgspec"])
+        if probe.returncode:
+            pytest.skip(f"this Python does not run in the profile {profile}: {probe.stderr.strip()[-200:]}")
+        return made
+
+    return make

@@ -1,7 +1,6 @@
 """`agentwrap doctor`: check, result, fix; what the checks are is decided in `launching.doctor`."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,7 +32,7 @@ def command(output: Output) -> int:
     from agentwrap.launching import doctor
     from agentwrap.recording import places
 
-    groups = doctor.examine(places.state_dir(os.environ), Path(places.key_paths(os.environ)[0]))
+    groups = doctor.examine(places.state_dir(os.environ), places.key_paths(os.environ)[0])
     found = {probe.name: probe for _, members in groups for probe in members}
     chosen = doctor.way(found)
     healthy = doctor.healthy(chosen, found.values())
@@ -80,7 +79,8 @@ def report(groups: "list[tuple[str, list[Probe]]]", chosen: "Way") -> list[Line]
             word, role = _verdict(probe)
             lines.append([(f"  {word:<9}", role), (probe.name.ljust(wide), "name"), (probe.detail, "")])
             if probe.fix and not probe.ok:
-                lines.append([(" " * (11 + wide), ""), ("fix: " + probe.fix, "dim")])
+                mark = "" if probe.fix.startswith(("not needed", "only needed")) else "fix: "
+                lines.append([(" " * (11 + wide), ""), (mark + probe.fix, "dim")])
         lines.append([])
     lines.append([("agentwrap will follow with: ", ""), (chosen.words, "good" if chosen.whole else "bad")])
     return lines

@@ -15,8 +15,9 @@ import struct
 import tempfile
 
 from agentwrap.launching.doctor_calls import PR_SET_NO_NEW_PRIVS, Refused, attempt, call, prctl
-from agentwrap.launching.probes import Probe, status_field
+from agentwrap.launching.probes import Probe, has_capability, status_field
 
+CAP_SYS_ADMIN = 21  # with it a filter can be installed without no_new_privs (seccomp(2))
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 LANDLOCK_VERSION = 1
@@ -66,11 +67,11 @@ def own_seccomp() -> Probe:
 
 
 def no_new_privs() -> Probe:
-    """Whether set-id programs can work here; a run as a plain user turns them off for its tree."""
+    """Whether set-id programs can work here; without CAP_SYS_ADMIN a run turns them off for its tree."""
     on = status_field("NoNewPrivs") == "1"
     if on:
         words = "on already: sudo and other set-id programs do not work here"
-    elif os.geteuid() == 0:
+    elif has_capability(CAP_SYS_ADMIN):
         words = "off"
     else:
         words = "off; a run turns it on for its tree, so sudo does not work inside"
@@ -97,7 +98,7 @@ def landlock() -> Probe:
         return Probe("landlock", True, attempt(work))
     except Refused as refused:
         why = {errno.ENOSYS: "not in this kernel (ENOSYS)", errno.EOPNOTSUPP: "off at boot (EOPNOTSUPP)"}
-        fix = "Linux 5.13 or newer with `landlock` in the `lsm=` boot parameter; not needed to record"
+        fix = "not needed to record; Linux 5.13 or newer with `landlock` in the `lsm=` boot parameter has it"
         return Probe("landlock", False, why.get(refused.number, refused.name), fix)
 
 
@@ -117,7 +118,7 @@ def _userns_fix(number: int) -> str:
         return "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or an AppArmor profile with `userns,`"
     if number == errno.ENOSPC:
         return "the limit `user.max_user_namespaces` of an outer namespace is used up"
-    return "the container's profile refuses it; not needed to record"
+    return "not needed to record; the container's profile refuses it"
 
 
 def user_namespace() -> Probe:
@@ -144,12 +145,14 @@ def user_namespace() -> Probe:
 
 
 def network_namespace() -> Probe:
-    """A network namespace with its own loopback, in a user namespace where we are not root."""
+    """A network namespace with its own loopback, inside a user namespace where it is not to be had outside."""
 
     def work() -> str:
-        if os.geteuid():
+        try:
+            call("unshare", CLONE_NEWNET)
+        except PermissionError:
             call("unshare", CLONE_NEWUSER)
-        call("unshare", CLONE_NEWNET)
+            call("unshare", CLONE_NEWNET)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
             request = bytearray(struct.pack("16sH22x", b"lo", 0))
             fcntl.ioctl(control, SIOCGIFFLAGS, request)

@@ -56,6 +56,8 @@ def _file_system(folder: Path) -> str:
 def sqlite(folder: Path) -> Probe:
     """SQLite in WAL mode on the state folder: shared memory and locks have to work there (sqlite.org/wal.html)."""
     name, version = "sqlite", f"SQLite {sqlite3.sqlite_version}"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Probe(name, False, f"{version}: not tried, the state folder cannot be written", weight="needed")
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix="doctor-") as place:
             mode, seen = _two_connections(Path(place) / "probe.db")
@@ -90,9 +92,9 @@ def signing_key(path: Path) -> Probe:
     try:
         about = path.stat()
     except OSError as error:
-        absent = isinstance(error, FileNotFoundError)
-        detail = "none: recordings are unsigned" if absent else f"{path}: {error.strerror}"
-        return Probe(name, False, detail, "`agentwrap keygen`")
+        if isinstance(error, FileNotFoundError):
+            return Probe(name, False, "none: recordings are unsigned", "`agentwrap keygen`")
+        return Probe(name, False, f"{path}: {error.strerror}", "let this user read it, or set XDG_CONFIG_HOME")
     if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         return Probe(name, False, f"{path}: others may read it", f"`chmod 600 {path}`")
     return Probe(name, True, str(path))

@@ -1,0 +1,338 @@
+"""Doctor by doing: every probe against the real kernel, as it is and with what it needs taken away."""
+
+import ctypes
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import RunAs, become_plain_user
+from containers import PROFILES, Container
+
+from agentwrap.launching import doctor, doctor_machine, doctor_storage, probes
+from agentwrap.launching.doctor_calls import (
+    PR_SET_DUMPABLE,
+    SECCOMP_RET_ERRNO,
+    SECCOMP_RET_USER_NOTIF,
+    Refused,
+    attempt,
+    call,
+    filter_one,
+    number,
+    prctl,
+)
+from agentwrap.launching.probes import Probe
+
+ALL = (*doctor.FOLLOWING, *doctor.MACHINE, *doctor.PREVENTION)
+
+
+def children() -> set[int]:
+    """Children of this process by the kernel's own list."""
+    return {int(word) for word in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
+
+
+def found(*missing: str) -> dict[str, Probe]:
+    names = ("seccomp-filter", "user-notification", "ptrace", "seccomp-trace", "proc-mem", "subreaper", "state-folder")
+    return {name: Probe(name, name not in missing, "", weight="needed") for name in names}
+
+
+# --- attempts --------------------------------------------------------------------------------------------------------
+
+
+def test_an_attempt_returns_its_words() -> None:
+    assert attempt(lambda: "all went well") == "all went well"
+
+
+def test_an_attempt_tells_the_error_number_of_what_stopped_it() -> None:
+    def work() -> str:
+        raise OSError(errno.EXDEV, "no")
+
+    with pytest.raises(Refused) as caught:
+        attempt(work)
+    assert caught.value.name == "EXDEV"
+
+
+def test_an_attempt_that_hangs_is_ended_with_its_children() -> None:
+    reading, writing = os.pipe()
+
+    def work() -> str:
+        os.fork()
+        os.close(reading)
+        signal.pause()
+        return ""
+
+    before = children()
+    with pytest.raises(Refused, match="no answer in"):
+        attempt(work, timeout_s=0.2)
+    os.close(writing)
+    assert os.read(reading, 1) == b""  # the end of the pipe: nobody holds the other side any more
+    os.close(reading)
+    assert children() == before
+
+
+def test_an_attempt_that_is_killed_says_by_what() -> None:
+    def work() -> str:
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return ""
+
+    with pytest.raises(Refused, match="killed by SIGSEGV"):
+        attempt(work)
+
+
+def test_an_attempt_that_raises_something_else_has_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Refused, match="ended without an answer"):
+        attempt(lambda: str(1 // 0))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_call_that_is_not_known_here_answers_as_an_old_kernel_does() -> None:
+    assert number("not-a-call") == -1
+    with pytest.raises(OSError, match="not implemented"):
+        call("not-a-call")
+
+
+# --- probes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("probe", ALL, ids=lambda probe: probe.__name__)
+def test_every_probe_leaves_nothing_behind(probe: Callable[[], Probe]) -> None:
+    descriptors, processes = set(os.listdir("/proc/self/fd")), children()
+    result = probe()
+    assert result.detail
+    assert set(os.listdir("/proc/self/fd")) == descriptors
+    assert children() == processes
+
+
+def test_names_are_unique_and_every_failure_with_weight_has_a_fix() -> None:
+    results = [probe() for probe in ALL]
+    assert len({result.name for result in results}) == len(results)
+    assert [result.name for result in results if not result.ok and result.weight != "fact" and not result.fix] == []
+
+
+def under_filter(work: Callable[[], Probe], refused: str, error: int) -> Probe:
+    """The probe's result in a child where one call answers with an error."""
+
+    def inside() -> str:
+        filter_one(refused, SECCOMP_RET_ERRNO | error)
+        result = work()
+        return json.dumps([result.name, result.ok, result.detail, result.fix, result.weight])
+
+    return Probe(*json.loads(attempt(inside)))
+
+
+@pytest.mark.parametrize(
+    ("probe", "refused"),
+    [
+        (probes.notification, "seccomp"),
+        (probes.process_vm_readv, "process_vm_readv"),
+        (probes.pidfd_open, "pidfd_open"),
+        (probes.pidfd_getfd, "pidfd_getfd"),
+        (doctor_machine.landlock, "landlock"),
+        (doctor_machine.user_namespace, "unshare"),
+        (doctor_machine.network_namespace, "unshare"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_refused_call_is_told_with_its_error(probe: Callable[[], Probe], refused: str) -> None:
+    result = under_filter(probe, refused, errno.EPERM)
+    assert not result.ok
+    assert "EPERM" in result.detail
+    assert result.fix
+
+
+def test_a_listener_above_us_is_named() -> None:
+    """Inside agentwrap, or any sandbox with a listener, a second one is EBUSY (seccomp_unotify(2))."""
+
+    def inside() -> str:
+        filter_one("getpgid", SECCOMP_RET_USER_NOTIF, probes.NEW_LISTENER)
+        result = probes.notification()
+        return f"{result.ok} {result.detail} / {result.fix}"
+
+    said = attempt(inside)
+    assert said.startswith("False EBUSY: a listener above us")
+    assert "outside" in said
+
+
+def test_as_a_plain_user_the_tree_can_still_be_followed() -> None:
+    """The same probes in a child that has given up root, or simply is no root."""
+
+    def inside() -> str:
+        if not os.geteuid():
+            become_plain_user()
+            prctl(PR_SET_DUMPABLE, 1)  # changing ids clears it; the exec of a real session sets it again (prctl(2))
+        results = {result.name: result for result in (probe() for probe in doctor.FOLLOWING)}
+        return doctor.way(results).name
+
+    assert attempt(inside) == probes_way_of_this_process()
+
+
+def probes_way_of_this_process() -> str:
+    return doctor.way({result.name: result for result in (probe() for probe in doctor.FOLLOWING)}).name
+
+
+def test_no_new_privs_is_seen() -> None:
+    def inside() -> str:
+        prctl(38, 1)
+        return doctor_machine.no_new_privs().detail
+
+    assert attempt(inside).startswith("on already")
+
+
+def test_capabilities_are_read_from_the_kernel() -> None:
+    libc = ctypes.CDLL(None)
+    assert probes.has_capability(19) == (libc.prctl(23, 19, 0, 0, 0) == 1 and not os.geteuid())  # PR_CAPBSET_READ
+
+
+# --- storage ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_state_folder_is_made_private_and_named_with_its_room(tmp_path: Path) -> None:
+    result = doctor_storage.state_folder(tmp_path / "a" / "b")
+    assert result.ok
+    assert str(tmp_path) in result.detail
+    assert "free on" in result.detail
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_a_state_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = doctor_storage.state_folder(tmp_path / "file" / "agentwrap")
+    assert (result.ok, result.weight) == (False, "needed")
+    assert "XDG_STATE_HOME" in result.fix
+
+
+def test_little_room_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_storage, "SPACE_WANTED_BYTES", 1 << 80)
+    result = doctor_storage.state_folder(tmp_path)
+    assert not result.ok
+    assert "free some space" in result.fix
+
+
+def test_sqlite_is_tried_on_the_folder_and_nothing_stays(tmp_path: Path) -> None:
+    result = doctor_storage.sqlite(tmp_path)
+    assert result.ok
+    assert "WAL works" in result.detail
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sqlite_on_a_file_system_without_wal_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_storage, "_two_connections", lambda _: ("delete", 1))
+    result = doctor_storage.sqlite(tmp_path)
+    assert (result.ok, result.weight) == (False, "needed")
+    assert "journal mode delete" in result.detail
+
+
+@pytest.mark.parametrize(
+    ("mode", "ok", "words"),
+    [(None, False, "unsigned"), (0o600, True, "signing.key"), (0o644, False, "others may read")],
+)
+def test_the_key_is_there_and_private(tmp_path: Path, mode: int | None, ok: bool, words: str) -> None:
+    key = tmp_path / "signing.key"
+    if mode is not None:
+        key.write_text("x")
+        key.chmod(mode)
+    result = doctor_storage.signing_key(key)
+    assert result.ok is ok
+    assert words in result.detail
+
+
+# --- what it adds up to ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("missing", "name", "healthy"),
+    [
+        ((), "hybrid", True),
+        (("user-notification",), "trace", True),
+        (("ptrace", "seccomp-trace"), "notify", False),
+        (("ptrace", "seccomp-trace", "user-notification"), "none", False),
+        (("seccomp-filter", "user-notification", "seccomp-trace"), "none", False),
+        (("subreaper",), "hybrid", False),
+        (("state-folder",), "hybrid", False),
+        (("proc-mem",), "notify", False),
+    ],
+)
+def test_the_way_is_the_strongest_that_is_left(missing: tuple[str, ...], name: str, healthy: bool) -> None:
+    results = found(*missing)
+    chosen = doctor.way(results)
+    assert chosen.name == name
+    assert doctor.healthy(chosen, results.values()) is healthy
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+DOCTOR = [sys.executable, "-B", "-m", "agentwrap", "doctor"]
+
+
+def test_the_command_tells_check_result_and_way(own_places: Path) -> None:
+    done = subprocess.run(DOCTOR, capture_output=True, text=True)
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line and not line.startswith(" ")][:-1] == [
+        "machine",
+        "following",
+        "recording",
+        "prevention",
+    ]
+    assert lines[-1].startswith("agentwrap will follow with: ")
+    assert f"{own_places}/state/agentwrap" in done.stdout
+    assert max(map(len, lines)) <= 200
+
+
+def test_json_has_stable_keys_and_agrees_with_the_status() -> None:
+    done = subprocess.run([*DOCTOR, "--json"], capture_output=True, text=True)
+    told = json.loads(done.stdout)
+    assert told["schema"] == 1
+    assert done.returncode == (0 if told["ok"] else 1)
+    assert {frozenset(check) for check in told["checks"]} == {
+        frozenset({"group", "name", "ok", "weight", "detail", "fix"})
+    }
+    assert told["mode"]["name"] in ("hybrid", "trace", "notify", "none")
+
+
+def test_a_state_folder_that_cannot_be_made_fails_the_command(
+    own_places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own_places / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(own_places / "file"))
+    done = subprocess.run(DOCTOR, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "missing  state-folder" in done.stdout
+    assert "missing  sqlite" in done.stdout
+
+
+def test_a_folder_name_cannot_write_to_the_terminal(own_places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", f"{own_places}/\x1b]0;owned\x07")
+    done = subprocess.run(DOCTOR, capture_output=True, text=True)
+    assert "\x1b" not in done.stdout
+    assert "\\x1b]0;owned" in done.stdout
+
+
+def test_the_command_as_a_plain_user(plain_user: RunAs) -> None:
+    done = plain_user([*DOCTOR, "--json"])
+    as_oneself = subprocess.run([*DOCTOR, "--json"], capture_output=True)
+    assert json.loads(done.stdout)["mode"] == json.loads(as_oneself.stdout)["mode"]
+
+
+WAYS = {"docker": "hybrid", "podman": "hybrid", "drop-all": "hybrid", "no-ptrace": "notify", "gvisor-like": "none"}
+
+
+@pytest.mark.container
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_command_in_containers(container: Callable[[str], Container], profile: str) -> None:
+    done = container(profile).run([*DOCTOR, "--json"], env={"XDG_STATE_HOME": "/tmp/state"})
+    told = json.loads(done.stdout)
+    checks = {check["name"]: check for check in told["checks"]}
+    assert told["mode"]["name"] == WAYS[profile]
+    assert done.returncode == (0 if WAYS[profile] == "hybrid" else 1)
+    assert checks["user-namespace"]["ok"] is (profile == "podman")
+    assert checks["pidfd-getfd"]["ok"] is (profile == "podman")
+    assert checks["landlock"]["ok"] is (profile != "gvisor-like" and doctor_machine.landlock().ok)
+    assert "filter" in checks["seccomp-mode"]["detail"]
