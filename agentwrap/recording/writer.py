@@ -65,13 +65,14 @@ class Recorder:
         self._run_id = meta["run_id"]
         self._origin = f"agentwrap/{self._run_id}"
         self._meta = meta_digest(meta)
-        self._signer, self._now, self._undo = signer, now, undo
+        self._signer, self._undo = signer, undo
+        self.now = now
         self._contents = Contents(redactor, keep_bytes=not shape_only)
         self._encoder = Encoder(redactor, self._contents.lookup, shape_only)
         self._tree, self._spans = Tree(), SpanTable()
         self._rows: list[_Row] = []
         self._parts: list[tuple[int, str, int, bytes]] = []
-        self._blobs: list[tuple[bytes, int, bytes]] = []
+        self._blobs: list[tuple[bytes, int, bytes | None]] = []
         self._span_rows: dict[str, tuple[object, ...]] = {}
         self._notes: list[tuple[int, int, bytes, str]] = []
         self._alive = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -172,7 +173,7 @@ class Recorder:
         self.commit()
 
     def _note(self, close: bool) -> None:
-        at_ns = self._now()
+        at_ns = self.now()
         note = Note(self._origin, self._tree.count, self._tree.root(), at_ns, self._meta, close)
         if self._signer is not None:
             signature = self._signer.sign(note.body().encode())
@@ -192,6 +193,10 @@ class Recorder:
             seal_file(self.path, self._run_id, self._signer.sign if self._signer is not None else None)
         finally:
             os.close(self._alive)
+
+    def shed(self) -> None:
+        """Give up the bytes of contents not yet written (their hashes stay), where there is no room for them."""
+        self._blobs = [(digest, size, None) for digest, size, _ in self._blobs]
 
     def abandon(self) -> None:
         """Let go of the file as it is: torn, with every committed event in it."""
