@@ -63,7 +63,8 @@ def way(found: Mapping[str, Probe]) -> Way:
         return NOTIFY_AND_PTRACE
     if ok("seccomp-filter", "ptrace", "seccomp-trace", "proc-mem"):
         return TRACE_ONLY
-    if ok("seccomp-filter", "user-notification"):
+    # A listener without the caller's memory knows that something was opened, not what: that is no witness.
+    if ok("seccomp-filter", "user-notification", "proc-mem"):
         return NOTIFY_ONLY
     return NOTHING
 

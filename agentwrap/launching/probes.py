@@ -157,9 +157,12 @@ def ptrace_seize() -> Probe:
     try:
         return Probe(name, True, attempt(work), weight="needed")
     except Refused as refused:
-        scope = yama_scope()
-        fix = YAMA_FIX if scope is not None and scope > 1 else "`--cap-add SYS_PTRACE`, or a profile that allows ptrace"
-        return Probe(name, False, f"PTRACE_SEIZE: {refused.name}", fix, weight="needed")
+        return Probe(name, False, f"PTRACE_SEIZE: {refused.name}", _attach_fix(), weight="needed")
+
+
+def _attach_fix() -> str:
+    scope = yama_scope()
+    return YAMA_FIX if scope is not None and scope > 1 else "`--cap-add SYS_PTRACE`, or a profile that allows ptrace"
 
 
 def seccomp_trace() -> Probe:
@@ -261,8 +264,7 @@ def proc_mem() -> Probe:
     try:
         return Probe(name, True, attempt(work), weight="needed")
     except Refused as refused:
-        fix = "paths and arguments cannot be read without it; allow ptrace in the profile, or `--cap-add SYS_PTRACE`"
-        return Probe(name, False, refused.name, fix, weight="needed")
+        return Probe(name, False, f"{refused.name}: paths and arguments cannot be read", _attach_fix(), weight="needed")
 
 
 def pidfd_open() -> Probe:

@@ -256,7 +256,7 @@ def test_the_key_is_there_and_private(tmp_path: Path, mode: int | None, ok: bool
         (("seccomp-filter", "user-notification", "seccomp-trace"), "none", False),
         (("subreaper",), "hybrid", False),
         (("state-folder",), "hybrid", False),
-        (("proc-mem",), "notify", False),
+        (("proc-mem",), "none", False),
     ],
 )
 def test_the_way_is_the_strongest_that_is_left(missing: tuple[str, ...], name: str, healthy: bool) -> None:
