@@ -5,38 +5,12 @@ compares, and how to say which place of a filter is wrong. Knows nothing of file
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from agentwrap.errors import AgentwrapError
-from agentwrap.views.source import Row, Span, foreign_text, mapping, number, texts
-
-# The kinds of events (a test compares them with the vocabulary; importing it costs 30 ms), and what comes later.
-KINDS = (
-    "run.start", "run.end", "coverage", "gap",
-    "process.start", "process.exec", "process.exit", "process.denied", "process.isolation", "process.reach",
-    "file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special", "file.read",
-    "net.connect", "net.bind", "net.listen", "net.send", "dns.server",
-)  # fmt: skip
-CLASSES = {
-    "file": ("file",),
-    "network": ("net", "dns"),
-    "process": ("process",),
-    "gap": ("gap",),
-}
-VERDICTS = ("allow", "deny", "ask", "hold", "redact", "none")
-FILE_CLASSES = ("work", "temporary", "cache", "agent-state", "version-control", "device", "system")
-
-Spans = Callable[[str], Span | None]
-Test = Callable[[Row, Spans], bool]
-
-_UNITS_NS = {
-    "": 10**9, "ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
-    "d": 86400 * 10**9,
-}  # fmt: skip
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|)")
-_COMPARISON = re.compile(r"(>=|<=|!=|>|<|=)?(.*)", re.DOTALL)
+from agentwrap.views.filter_keys import KEYS, Spans, Test, kinds_named
+from agentwrap.views.source import Row
 
 
 class FilterError(AgentwrapError):
@@ -45,7 +19,7 @@ class FilterError(AgentwrapError):
     def __init__(self, source: str, start: int, end: int, problem: str) -> None:
         marked = f"{source}\n{' ' * start}{'^' * max(1, end - start)}\n{problem}"
         super().__init__(
-            "usage", "cannot read the filter", evidence=marked, hint=f"keys: {', '.join(KEYS)}; see `agentwrap show -h`"
+            "usage", "cannot read the filter", evidence=marked, hint="`agentwrap help filters` tells the language"
         )
         self.problem, self.start, self.end = problem, start, end
 
@@ -89,7 +63,7 @@ class Filter:
         chosen: set[str] | None = None
         for term in self.terms:
             if term.key in ("kind", "%") and not term.negated:
-                named = set(_kinds_of(term))
+                named = set(kinds_named(term.key, term.value))
                 chosen = named if chosen is None else chosen & named
         return None if chosen is None else frozenset(chosen)
 
@@ -101,7 +75,7 @@ def parse(*words: str) -> Filter:
     for word in words:
         for term in _terms(word):
             try:
-                test = _test(term)
+                test = KEYS[term.key or "text"](term.value)
             except ValueError as problem:
                 raise FilterError(word, term.start, term.end, str(problem)) from None
             terms.append(term)
@@ -170,256 +144,3 @@ def _value(source: str, at: int) -> tuple[str, int]:
     if end < len(source) and not source[end].isspace():
         raise FilterError(source, at, end + 1, "a space is needed after the closing quote")
     return "".join(taken), end
-
-
-def _test(term: Term) -> Test:
-    """The test a term stands for. Raises ValueError with the reason."""
-    if term.key == "":
-        return _text_test(term.value)
-    if term.key in ("kind", "%"):
-        kinds = frozenset(_kinds_of(term))
-        return lambda row, _spans: row.kind in kinds
-    return KEYS[term.key](term.value)
-
-
-def _kinds_of(term: Term) -> list[str]:
-    """Every kind that a `kind:` or `%class` term names. Raises ValueError."""
-    if term.key == "%":
-        if term.value not in CLASSES:
-            raise ValueError(f"there is no class `%{term.value}`; classes: {', '.join('%' + name for name in CLASSES)}")
-        prefixes: Iterable[str] = CLASSES[term.value]
-    else:
-        prefixes = term.value.split(",")
-    found: list[str] = []
-    for prefix in prefixes:
-        wanted = prefix.removesuffix(".*")
-        matching = [kind for kind in KINDS if kind == wanted or kind.startswith(wanted + ".")]
-        if not matching:
-            raise ValueError(f"there is no kind `{prefix}`; kinds: {', '.join(KINDS)}")
-        found += matching
-    return found
-
-
-def _one_of(field: Callable[[Row], str], allowed: tuple[str, ...], what: str) -> Callable[[str], Test]:
-    def make(value: str) -> Test:
-        wanted = value.split(",")
-        for word in wanted:
-            if word not in allowed:
-                raise ValueError(f"`{what}` is one of {', '.join(allowed)}")
-        return lambda row, _spans: field(row) in wanted
-
-    return make
-
-
-def _span_test(value: str) -> Test:
-    wanted = value.split(",")
-    return lambda row, _spans: row.span in wanted
-
-
-def _under_test(value: str) -> Test:
-    """Rows of a span or of anything that descends from it."""
-
-    def test(row: Row, spans: Spans) -> bool:
-        span_id, steps = row.span, 0
-        while span_id is not None and steps < 10_000:  # a file made by hand may hold a loop
-            if span_id == value:
-                return True
-            span = spans(span_id)
-            span_id, steps = (span.parent if span else None), steps + 1
-        return False
-
-    return test
-
-
-def parse_duration(value: str) -> int:
-    """`2m`, `1.5s`, `1h30m`, `250ms`; a bare number is seconds. Nanoseconds. Raises ValueError."""
-    total, at = 0.0, 0
-    while at < len(value):
-        part = _DURATION.match(value, at)
-        if part is None:
-            break
-        total += float(part[1]) * _UNITS_NS[part[2]]
-        at = part.end()
-    if at < len(value) or not value or total > 2**63:
-        raise ValueError(f"`{value}` is not a time such as `2m`, `1.5s` or `1h30m` since the start of the run")
-    return round(total)
-
-
-def _integer(value: str) -> int:
-    if not (value.isascii() and value.isdigit() and len(value) < 20):
-        raise ValueError(f"`{value}` is not a whole number")
-    return int(value)
-
-
-def _compare(value: str, read: Callable[[str], int], field: Callable[[Row], int | None]) -> Test:
-    """A comparison (`>2s`, `!=0`, `12`, `10..20`) of a number of the row."""
-    if ".." in value:
-        low_text, high_text = value.split("..", 1)
-        low, high = read(low_text), read(high_text)
-        return lambda row, _spans: (found := field(row)) is not None and low <= found <= high
-    matched = _COMPARISON.fullmatch(value)
-    assert matched is not None
-    sign, wanted = matched[1] or "=", read(matched[2])
-    compare: Callable[[int], bool] = {
-        "=": lambda found: found == wanted,
-        "!=": lambda found: found != wanted,
-        ">": lambda found: found > wanted,
-        "<": lambda found: found < wanted,
-        ">=": lambda found: found >= wanted,
-        "<=": lambda found: found <= wanted,
-    }[sign]
-    return lambda row, _spans: (found := field(row)) is not None and compare(found)
-
-
-def _exit_status(row: Row) -> int | None:
-    if row.kind not in ("process.exit", "run.end"):
-        return None
-    signal = number(row.data.get("signal"))
-    return 128 + signal if signal else number(row.data.get("status"))
-
-
-def _paths(row: Row) -> Iterator[str]:
-    if row.kind.startswith(("file.", "process.exec", "net.")):
-        for key in ("path", "target", "temporary", "exe"):
-            if key in row.data:
-                yield foreign_text(row.data[key])
-
-
-def _path_test(value: str) -> Test:
-    """A glob over whole paths or their last parts; without `*`, `?`, `[`: a name, a path, or a folder above it."""
-    if not value:
-        raise ValueError("a path is needed")
-    if not any(sign in value for sign in "*?["):
-        wanted = "/" + value.strip("/") + "/"
-        if value.startswith("/"):
-            return lambda row, _spans: any((path + "/").startswith(wanted) for path in _paths(row))
-        return lambda row, _spans: any(wanted in "/" + path + "/" for path in _paths(row))
-    matches = _glob(value if value.startswith(("/", "*")) else "*/" + value)
-    return lambda row, _spans: any(matches("/" + path if path[:1] != "/" else path) for path in _paths(row))
-
-
-def _glob(pattern: str) -> Callable[[str], bool]:
-    from fnmatch import translate
-
-    compiled = re.compile(translate(pattern))
-    return lambda text: compiled.match(text) is not None
-
-
-def _hosts(row: Row) -> Iterator[str]:
-    if row.kind.startswith(("net.", "dns.")):
-        if "host" in row.data:
-            yield foreign_text(row.data["host"])
-        yield from texts(row.data.get("names"))
-
-
-def _host_test(value: str) -> Test:
-    """A name, `*.suffix` (by labels), an address, or a network such as `10.0.0.0/8`."""
-    wanted = value.lower().rstrip(".")
-    if not wanted:
-        raise ValueError("a host is needed")
-    if "/" in wanted:
-        from ipaddress import ip_address, ip_network
-
-        try:
-            network = ip_network(wanted, strict=False)
-        except ValueError:
-            raise ValueError(f"`{value}` is not a network such as `10.0.0.0/8`") from None
-
-        def inside(host: str) -> bool:
-            try:
-                return ip_address(host) in network
-            except ValueError:
-                return False
-
-        return lambda row, _spans: any(map(inside, _hosts(row)))
-    if wanted.startswith("*."):
-        return lambda row, _spans: any(host.lower().rstrip(".").endswith(wanted[1:]) for host in _hosts(row))
-    if "*" in wanted:
-        matches = _glob(wanted)
-        return lambda row, _spans: any(matches(host.lower().rstrip(".")) for host in _hosts(row))
-    return lambda row, _spans: any(host.lower().rstrip(".") == wanted for host in _hosts(row))
-
-
-def _name_test(value: str) -> Test:
-    """The name of the process a row belongs to (a glob)."""
-    matches = _glob(value)
-
-    def test(row: Row, spans: Spans) -> bool:
-        span = spans(row.span) if row.span else None
-        return span is not None and span.kind == "process" and matches(span.name)
-
-    return test
-
-
-def _text_test(value: str) -> Test:
-    """Case does not matter; looks in the subject and in every text of the row's data."""
-    wanted = value.casefold()
-
-    def found(item: Any) -> bool:
-        if isinstance(item, str):
-            return wanted in item.casefold()
-        if isinstance(item, Mapping):
-            return any(map(found, item.values()))
-        return isinstance(item, list) and any(map(found, item))
-
-    return lambda row, _spans: wanted in row.subject.casefold() or found(row.data)
-
-
-def _since(value: str) -> Test:
-    start_ns = parse_duration(value)
-    return lambda row, _spans: row.at_ns >= start_ns
-
-
-def _until(value: str) -> Test:
-    end_ns = parse_duration(value)
-    return lambda row, _spans: row.at_ns <= end_ns
-
-
-def _port(row: Row) -> int | None:
-    if not row.kind.startswith(("net.", "dns.")):
-        return None
-    found = row.data.get("port", 53 if row.kind == "dns.server" else None)
-    return found if isinstance(found, int) else None
-
-
-def _file_size(row: Row) -> int | None:
-    return number(mapping(row.data.get("after")).get("size")) if row.kind == "file.edit" else None
-
-
-def _file_class(row: Row) -> str:
-    return str(row.data.get("klass", "work")) if row.kind.startswith("file.") else ""
-
-
-KEYS: dict[str, Callable[[str], Test]] = {
-    "kind": lambda value: _test(Term("kind", value, False, 0, 0)),
-    "class": _one_of(_file_class, FILE_CLASSES, "class"),
-    "verdict": _one_of(lambda row: row.verdict or "none", VERDICTS, "verdict"),
-    "pid": lambda value: _compare(value, _integer, lambda row: row.pid or None),
-    "span": _span_test,
-    "under": _under_test,
-    "name": _name_test,
-    "path": _path_test,
-    "size": lambda value: _compare(value, _integer, _file_size),
-    "host": _host_test,
-    "port": lambda value: _compare(value, _integer, _port),
-    "exit": lambda value: _compare(value, _integer, _exit_status),
-    "seq": lambda value: _compare(value, _integer, lambda row: row.seq),
-    "at": lambda value: _compare(value, parse_duration, lambda row: row.at_ns),
-    "since": _since,
-    "until": _until,
-    "text": _text_test,
-}
-HELP = (
-    ("kind:file  kind:net.connect", "a kind of event, or all kinds that begin so"),
-    ("%file %network %process %gap", "classes of kinds"),
-    ("verdict:deny", "what was decided: allow deny ask hold redact none"),
-    ("path:*.py  path:src", "a glob, a name, or a folder"),
-    ("class:cache", "the sort of file: work temporary cache agent-state version-control device system"),
-    ("host:*.example.org  host:10.0.0.0/8  port:443", "where to"),
-    ("pid:12  span:p3  under:p3  name:node", "who: a process, it and its descendants, its name"),
-    ("since:2m  until:5s  at:>2s", "when, counted from the start of the run"),
-    ("exit:>0  size:>1000  seq:10..20", "numbers compare: = != > >= < <= and ranges"),
-    ('text  "two words"', "anywhere in the event"),
-    ("-path:*.lock", "not"),
-    ("kind:file,net", "either"),
-)

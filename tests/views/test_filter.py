@@ -18,6 +18,7 @@ from agentwrap.events import (
 )
 from agentwrap.views import filter as language
 from agentwrap.views.filter import FilterError, parse
+from agentwrap.views.filter_keys import KEYS, KINDS
 
 SECOND = 10**9
 NOTHING = FileState(type="absent")
@@ -124,7 +125,7 @@ def test_errors_mark_the_place(words: str, marked: str, problem: str) -> None:
     assert lines[1] == " " * caught.value.start + "^" * len(marked)
 
 
-pieces = st.sampled_from([*language.KEYS, "%file", ":", "-", '"', "\\", " ", "*", "..", ">", "10", "2m", "a", "/", ","])
+pieces = st.sampled_from([*KEYS, "%file", ":", "-", '"', "\\", " ", "*", "..", ">", "10", "2m", "a", "/", ","])
 
 
 @given(st.one_of(st.text(max_size=60), st.lists(pieces, max_size=12).map("".join)))
@@ -167,7 +168,7 @@ def test_data_of_any_shape_is_judged_without_a_fault(data: object) -> None:
 
 
 def test_the_kinds_are_those_of_the_vocabulary() -> None:
-    assert sorted(language.KINDS) == sorted(event.__struct_config__.tag for event in typing.get_args(AnyEvent))
+    assert sorted(KINDS) == sorted(event.__struct_config__.tag for event in typing.get_args(AnyEvent))
 
 
 def test_a_filter_knows_which_kinds_it_can_pass() -> None:

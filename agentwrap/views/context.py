@@ -1,0 +1,129 @@
+"""What lines of one recording share: where it ran, who did what, how an end is told.
+
+Looks spans up one at a time and remembers a bounded number, so a recording of any size streams in flat memory.
+"""
+
+import re
+from collections.abc import Callable
+
+from agentwrap import text
+from agentwrap.views.source import Source, Span, number
+from agentwrap.views.styled import Line
+
+CHAIN_LENGTH = 3
+_REMEMBERED_SPANS = 20_000
+
+_SIGNALS = (
+    "", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
+    "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH",
+    "IO", "PWR", "SYS",
+)  # fmt: skip
+
+
+class Context:
+    """What lines of one recording share: where it ran, its spans (remembered, bounded), how wide a line may be.
+
+    `columns`: terminal width, None for no cutting. `live`: the file still grows, so ends of spans are not known yet.
+    `clock`: how `at_ns` is told (default: seconds since the start of the run).
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        columns: int | None = None,
+        live: bool = False,
+        clock: Callable[[int], str] = text.clock,
+        counts: bool = True,
+    ) -> None:
+        self.source = source
+        self.columns = columns
+        self.live = live
+        self.clock = clock
+        self.counts = counts
+        cwd = source.meta.get("cwd", "")
+        self._cwd = cwd.rstrip("/") + "/" if cwd.startswith("/") else ""
+        self._spans: dict[str, Span | None] = {}
+
+    def span(self, span_id: str) -> Span | None:
+        """A span by id, looked up once."""
+        if span_id in self._spans:
+            return self._spans[span_id]
+        if len(self._spans) >= _REMEMBERED_SPANS:
+            self._spans.clear()
+        found = self._spans[span_id] = self.source.span(span_id)
+        return found
+
+    def refresh(self) -> None:
+        """Forget spans: a growing file has changed them."""
+        self._spans.clear()
+
+    def path(self, path: str) -> str:
+        """A path as it is shown: relative to where the command ran, if it lies below."""
+        if self._cwd and path.startswith(self._cwd) and len(path) > len(self._cwd):
+            return path[len(self._cwd) :]
+        return path
+
+    def ancestors(self, span_id: str | None) -> list[Span]:
+        """The span and what it descends from, nearest first."""
+        found: list[Span] = []
+        while span_id and len(found) < 1000:  # a file made by hand may hold a loop
+            span = self.span(span_id)
+            if span is None:
+                break
+            found.append(span)
+            span_id = span.parent
+        return found
+
+    def turn(self, lineage: list[Span]) -> str:
+        """The turn a row belongs to, or `--`."""
+        return next((text.escape(span.id) for span in lineage if span.kind == "turn"), "--")
+
+
+def who(lineage: list[Span], length: int = CHAIN_LENGTH) -> str:
+    """The exec chain, oldest first: `bash(4121) → sed(4127)`. A process that only forked is told by its child."""
+    processes = [span for span in lineage if span.kind == "process"]
+    links: list[str] = []
+    name = ""
+    for process in processes:
+        if process.name == name and links:
+            continue
+        name = process.name
+        links.append(f"{text.clip(name or '?', 24)}({number(process.data.get('pid'))})")
+        if len(links) > length:
+            break
+    if len(links) > length:
+        links = [*links[: length - 1], "…"] if length > 1 else links[:1]
+    return " → ".join(reversed(links))
+
+
+def ending(status: str | None, elapsed_ns: int | None) -> Line:
+    """How a process ended and how long it took; nothing while that is not known."""
+    pieces: Line = []
+    if status:
+        pieces.append((outcome(status), "dim" if status == "exit 0" else "bad"))
+    if elapsed_ns is not None:
+        pieces.append((("  " if pieces else "") + text.duration(elapsed_ns), "dim"))
+    return pieces
+
+
+def outcome(status: str) -> str:
+    """A span's status in words: `exit 1`, `killed by SIGKILL`."""
+    if status.startswith("signal "):
+        return "killed by " + signal_name(status.removeprefix("signal "))
+    return text.escape(status)
+
+
+def signal_name(signal: str) -> str:
+    """`SIGKILL` for `9`; real-time signals keep their number."""
+    known = signal.isascii() and signal.isdigit() and 0 < int(signal) < len(_SIGNALS)
+    return f"SIG{_SIGNALS[int(signal)]}" if known else f"signal {text.escape(signal)}"
+
+
+def command_line(words: list[str]) -> str:
+    """Arguments as a shell would take them, so that one argument with a blank is told from two."""
+    return " ".join([word if re.fullmatch(r"[\w@%+=:,./~^-]+", word) else _quoted(word) for word in words])
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "'\\''") + "'"

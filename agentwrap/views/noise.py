@@ -1,0 +1,76 @@
+"""What the default view leaves out, and why: one word for each reason, so that it can be counted and said.
+
+Nothing is left out of the file, denials and gaps are never left out of a view, and `--all` shows everything.
+"""
+
+from agentwrap.views.source import Row, foreign_text, number
+
+# Told elsewhere: a start and an exit in the line of the exec, the run in the header and the summary.
+_TOLD_ELSEWHERE = {
+    "process.start": "process starts and exits",
+    "process.exit": "process starts and exits",
+    "coverage": "coverage statements",
+    "run.start": "run start and end",
+    "run.end": "run start and end",
+}
+_HIDDEN_CLASSES = {
+    "cache": "caches",
+    "agent-state": "agent state",
+    "version-control": "version control",
+    "device": "devices",
+    "system": "system files",
+}
+_TEMPORARY = "temporary files"
+# A sandbox or container being set up: one unshare tells it, its thirty mounts do not.
+_SETTING_UP = frozenset(
+    {"mount", "umount", "umount2", "move_mount", "mount_setattr", "open_tree", "fsopen", "fsmount", "fsconfig"}
+)
+# The C library asks these before every name look-up.
+_LIBRARY_SOCKETS = ("/run/nscd/socket", "/var/run/nscd/socket")
+
+NOISE = frozenset({*_HIDDEN_CLASSES.values(), _TEMPORARY, "library sockets", "mounts"})
+
+
+def hidden(row: Row, *, live: bool = False) -> str:
+    """Why the default view does not show `row`, in the plural, or nothing if it does.
+
+    `live`: exits that say something are shown, because the line of the exec was printed before they were known.
+    """
+    if row.verdict and row.verdict != "allow":
+        return ""
+    kind, data = row.kind, row.data
+    if kind in _TOLD_ELSEWHERE:
+        if live and kind == "process.exit" and (number(data.get("signal")) or number(data.get("status"))):
+            return ""
+        return _TOLD_ELSEWHERE[kind]
+    if kind.startswith("file."):
+        return _hidden_file(row)
+    if kind.startswith("net."):
+        return _hidden_socket(row)
+    if kind == "process.isolation" and data.get("call") in _SETTING_UP:
+        return "mounts"
+    return ""
+
+
+def _hidden_file(row: Row) -> str:
+    klass, change = row.data.get("klass", "work"), row.data.get("change")
+    if klass in _HIDDEN_CLASSES:
+        return _HIDDEN_CLASSES[str(klass)]
+    if change == "transient":
+        return _TEMPORARY
+    if klass == "temporary" and not (row.kind == "file.edit" and change in ("create", "modify")):
+        return _TEMPORARY
+    return ""
+
+
+def _hidden_socket(row: Row) -> str:
+    data = row.data
+    family = data.get("family")
+    if family == "netlink" or (family == "unix" and foreign_text(data.get("path")) in _LIBRARY_SOCKETS):
+        return "library sockets"
+    # getaddrinfo connects datagram sockets without a port to sort addresses (RFC 6724); nothing is sent.
+    if row.kind == "net.connect" and data.get("transport") == "udp" and number(data.get("port")) in (0, 65535):
+        return "library sockets"
+    if row.kind == "net.bind" and family in ("inet", "inet6") and number(data.get("port")) == 0:
+        return "library sockets"
+    return ""

@@ -1,0 +1,254 @@
+"""What the line of an event says, one small function for each kind. Knows the fields of `data`; not the layout."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agentwrap import text
+from agentwrap.views import diff
+from agentwrap.views.context import Context, command_line, ending, outcome, who
+from agentwrap.views.source import Row, Span, foreign_text, mapping, number, texts
+from agentwrap.views.styled import Line, Role
+
+
+@dataclass
+class Parts:
+    """What a line says, before it is laid out. Only `what` is cut to fit; `keep_end` cuts its start (paths)."""
+
+    word: str
+    what: str
+    head: Line = field(default_factory=list)
+    tail: Line = field(default_factory=list)
+    right: Line = field(default_factory=list)
+    keep_end: bool = False
+    role: Role = ""
+
+
+def parts_of(row: Row, context: Context, lineage: list[Span]) -> Parts:
+    """What to say about `row`; a kind nobody here knows is told by its name and subject."""
+    return (_MAKERS.get(row.kind) or _FAMILIES.get(row.kind.split(".", 1)[0], _other))(row, context, lineage)
+
+
+def _who(lineage: list[Span]) -> Line:
+    chain = who(lineage)
+    return [(chain, "who")] if chain else []
+
+
+def _exec(row: Row, context: Context, lineage: list[Span]) -> Parts:
+    data, span = row.data, lineage[0] if lineage else None
+    words = texts(data.get("argv")) or [foreign_text(data.get("path"))]
+    parts = Parts("exec", command_line(words), role="name")
+    if omitted := number(data.get("argv_omitted_bytes")):
+        parts.tail.append((f" …+{text.size(omitted)}", "dim"))
+    if data.get("confirmed") is False:
+        parts.tail.append((" (unconfirmed)", "gap"))
+    if data.get("memfd"):
+        parts.tail.append((" (from memory)", "bad"))
+    if data.get("setuid"):
+        parts.tail.append((" (set-id)", "bad"))
+    if span is not None and (span.data.get("argv") == data.get("argv") or number(span.data.get("execs")) == 1):
+        elapsed_ns = span.end_ns - row.at_ns if span.end_ns is not None else None
+        parts.right = ending(span.status, elapsed_ns)
+        if span.end_ns is None and not context.live:
+            parts.right = [("end not seen", "gap")]
+    chain = _who(lineage)
+    if parts.right and chain:
+        parts.right.append(("  ", ""))
+    parts.right += chain
+    return parts
+
+
+def _exit(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+    span = lineage[0] if lineage else None
+    signal = number(row.data.get("signal"))
+    status = f"signal {signal}" if signal else f"exit {number(row.data.get('status'))}"
+    name = who(lineage, 1) or f"({row.pid})"
+    parts = Parts("exit", name, right=ending(status, row.at_ns - span.start_ns if span else None))
+    if row.data.get("ended_by"):
+        parts.tail.append((" ended by agentwrap", "bad"))
+    return parts
+
+
+def _start(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+    return Parts("start", f"{row.data.get('how', '')} {row.subject}".strip(), right=_who(lineage))
+
+
+def _denied(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+    head: Line = [(f"{row.verdict or 'deny'}  ", "deny"), (text.escape(str(row.data.get("what", ""))) + "  ", "")]
+    tail: Line = [(f"  {text.escape(str(row.data.get('why', '')))}", "dim")]
+    return Parts("proc", row.subject, head=head, tail=tail, right=_who(lineage))
+
+
+def _isolation(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+    tail: Line = [("  " + " ".join(map(text.escape, texts(row.data.get("flags")))), "dim")]
+    return Parts("proc", row.subject, tail=tail if row.data.get("flags") else [], right=_who(lineage))
+
+
+def _reach(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+    target = number(row.data.get("target"))
+    return Parts("proc", f"{row.subject} -> {target}" if target else row.subject, right=_who(lineage))
+
+
+CHANGE_LETTERS: dict[str, tuple[str, Role]] = {
+    "create": ("A", "add"),
+    "modify": ("M", "name"),
+    "delete": ("D", "remove"),
+    "transient": ("T", "dim"),
+    "remove": ("D", "remove"),
+}
+
+
+def change_tail(context: Context, row: Row) -> Line:
+    """`+3 -1`, or sizes where lines cannot be compared, and a change of mode."""
+    data = row.data
+    before, after = mapping(data.get("before")), mapping(data.get("after"))
+    tail: Line = []
+    counted = diff.counts_of_edit(context.source, data) if context.counts else None
+    if counted is not None:
+        added, removed = counted
+        if added or not removed:
+            tail.append((f"  +{added}", "add" if added else "dim"))
+        if removed or not added:
+            tail.append((f"{' ' if tail else '  '}-{removed}", "remove" if removed else "dim"))
+    elif not diff.is_absent(after):
+        tail.append((f"  {text.size(number(after.get('size')))}", "dim"))
+    modes = number(before.get("mode")), number(after.get("mode"))
+    if data.get("change") == "modify" and modes[0] != modes[1]:
+        tail.append((f"  mode {modes[0]:04o} → {modes[1]:04o}", ""))
+    return tail
+
+
+def _edit(row: Row, context: Context, lineage: list[Span]) -> Parts:
+    letter, role = CHANGE_LETTERS.get(str(row.data.get("change")), ("?", ""))
+    parts = Parts("file", context.path(foreign_text(row.data.get("path"))), keep_end=True, role="name")
+    parts.head, parts.tail, parts.right = [(f"{letter} ", role)], change_tail(context, row), _who(lineage)
+    return parts
+
+
+def _rename(row: Row, context: Context, lineage: list[Span]) -> Parts:
+    data = row.data
+    source, target = (context.path(foreign_text(data.get(key))) for key in ("path", "target"))
+    arrow = "<->" if data.get("exchange") else "->"
+    slash = "/" if data.get("type") == "directory" else ""
+    return Parts("file", f"{source}{slash} {arrow} {target}{slash}", head=[("R ", "name")], right=_who(lineage))
+
+
+def _directory(row: Row, context: Context, lineage: list[Span]) -> Parts:
+    letter, role = CHANGE_LETTERS.get(str(row.data.get("change")), ("?", ""))
+    path = context.path(foreign_text(row.data.get("path"))).rstrip("/") + "/"
+    return Parts("file", path, head=[(f"{letter} ", role)], right=_who(lineage), keep_end=True)
+
+
+def _mode(row: Row, context: Context, lineage: list[Span]) -> Parts:
+    data = row.data
+    change = str(data.get("change", ""))
+    if change == "mode":
+        told = f"{number(data.get('before')):04o} → {number(data.get('after')):04o}"
+    elif change == "owner":
+        told = " → ".join(":".join(texts_of_numbers(data.get(key))) for key in ("before_owner", "after_owner"))
+    else:
+        told = text.escape(foreign_text(data.get("xattr")))
+    path = context.path(foreign_text(data.get("path")))
+    tail: Line = [(f"  {text.escape(change)} {told}", "")]
+    return Parts("file", path, head=[("P ", "")], tail=tail, right=_who(lineage), keep_end=True)
+
+
+def texts_of_numbers(value: object) -> list[str]:
+    """Two ids as texts; an absent pair is root's."""
+    return [str(number(item)) for item in value] if isinstance(value, list) else ["0", "0"]
+
+
+def _link(row: Row, context: Context, lineage: list[Span]) -> Parts:
+    data = row.data
+    path, target = context.path(foreign_text(data.get("path"))), foreign_text(data.get("target"))
+    sign = "=" if data.get("link") == "hard" else "->"
+    return Parts("file", f"{path} {sign} {target}", head=[("L ", "add")], right=_who(lineage))
+
+
+def _special(row: Row, context: Context, lineage: list[Span]) -> Parts:
+    path = context.path(foreign_text(row.data.get("path")))
+    tail: Line = [(f"  {text.escape(str(row.data.get('type', '')))}", "dim")]
+    return Parts("file", path, head=[("S ", "add")], tail=tail, right=_who(lineage), keep_end=True)
+
+
+def _read(row: Row, context: Context, lineage: list[Span]) -> Parts:
+    path = context.path(foreign_text(row.data.get("path")))
+    parts = Parts("file", path, head=[("r ", "dim")], right=_who(lineage), keep_end=True)
+    parts.tail = _times(row)
+    return parts
+
+
+def _times(row: Row) -> Line:
+    times = number(row.data.get("count"), 1)
+    return [(f"  {times:,} times", "dim")] if times > 1 else []
+
+
+def _socket(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+    data, call = row.data, row.kind.split(".", 1)[1]
+    family, transport = str(data.get("family", "")), str(data.get("transport", "unknown"))
+    sort = transport if transport != "unknown" and family in ("inet", "inet6") else family
+    words = [sort] if call == "connect" else [call, sort]
+    parts = Parts("net", row.subject, right=_who(lineage))
+    if row.verdict:
+        parts.head.append((f"{text.escape(row.verdict)}  ", "deny" if row.verdict == "deny" else ""))
+    parts.head.append((" ".join(map(text.escape, words)) + "  ", "dim"))
+    parts.tail = _times(row)
+    if data.get("rule"):
+        parts.tail.append((f"  rule {text.escape(foreign_text(data['rule']))}", "dim"))
+    return parts
+
+
+def _dns(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+    names = texts(row.data.get("names"))
+    server = f"{foreign_text(row.data.get('host'))}:{number(row.data.get('port'), 53)}"
+    what = " ".join(names) if names else "(names not read)"
+    return Parts("dns", what, tail=[(f"  asked {text.escape(server)}", "dim")], right=_who(lineage))
+
+
+def _gap(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+    data = row.data
+    detail = foreign_text(data.get("detail"))
+    what = f"{data.get('cause', '')}{'  ' + detail if detail else ''}  ({data.get('could_hide', '')})"
+    head: Line = [(text.escape(str(data.get("what", ""))) + "  ", "gap")]
+    return Parts("gap", what, head=head, right=_who(lineage), role="gap")
+
+
+def _coverage(row: Row, _context: Context, _lineage: list[Span]) -> Parts:
+    data = row.data
+    note = f"  {data['note']}" if data.get("note") else ""
+    what = f"{data.get('what', ''):<11} {data.get('tier', ''):<8} {data.get('mechanism', '')}{note}"
+    return Parts("covers", what)
+
+
+def _run(row: Row, _context: Context, _lineage: list[Span]) -> Parts:
+    if row.kind == "run.start":
+        return Parts("run", command_line(texts(row.data.get("command"))), role="name")
+    signal = number(row.data.get("signal"))
+    status = f"signal {signal}" if signal else f"exit {number(row.data.get('status'))}"
+    reason = str(row.data.get("reason", "exit"))
+    return Parts("end", outcome(status) + (f" ({reason})" if reason not in ("exit", "signal") else ""))
+
+
+def _other(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+    word, _, rest = row.kind.partition(".")
+    head: Line = [(f"{text.escape(row.verdict)}  ", "deny" if row.verdict == "deny" else "")] if row.verdict else []
+    return Parts(word, f"{rest}  {row.subject}" if rest else row.subject, head=head, right=_who(lineage))
+
+
+_MAKERS: dict[str, Callable[[Row, Context, list[Span]], Parts]] = {
+    "coverage": _coverage,
+    "file.directory": _directory,
+    "file.edit": _edit,
+    "file.link": _link,
+    "file.mode": _mode,
+    "file.read": _read,
+    "file.rename": _rename,
+    "file.special": _special,
+    "gap": _gap,
+    "process.denied": _denied,
+    "process.exec": _exec,
+    "process.exit": _exit,
+    "process.isolation": _isolation,
+    "process.reach": _reach,
+    "process.start": _start,
+}
+_FAMILIES: dict[str, Callable[[Row, Context, list[Span]], Parts]] = {"net": _socket, "dns": _dns, "run": _run}
