@@ -80,10 +80,16 @@ def seccomp_filter() -> Probe:
 
 
 def notification() -> Probe:
-    """A listener receives a call of another process and answers it; which of the two newer flags the kernel has."""
+    """A listener receives a call of another process and answers it; which of the two newer flags the kernel has.
+
+    Without WAIT_KILLABLE_RECV a run does not use it: each signal would restart a call that is being looked at, and a
+    timer of 2 ms then keeps it from ever returning.
+    """
     name = "user-notification"
     try:
-        return Probe(name, True, attempt(_notify), weight="needed")
+        words = attempt(_notify)
+        usable = "no WAIT_KILLABLE_RECV" not in words
+        return Probe(name, usable, words, "Linux 5.19 or newer; until then ptrace alone is used", weight="needed")
     except Refused as refused:
         if refused.number == errno.EBUSY:
             return Probe(
