@@ -1,0 +1,136 @@
+"""The three-valued verdict: clean and covered, violated, or clean but not covered. Reads a recording, changes nothing.
+
+Knows which rows are statements, gaps and denials. Never says that something did not happen: only that nothing of it was
+recorded, and whether it would have been. Whether the file is unchanged is `evidence.verify`'s question.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agentwrap.errors import EXIT_FINDING, EXIT_NOT_COVERED
+from agentwrap.policy.coverage import Hole, Judgement, Requirement, Statement, judge
+
+UNSEEN_END = {
+    "live": "the run is not over",
+    "torn": "the recording is torn: its end was not recorded",
+}
+_SHOWN_DENIALS = 20
+_DENIABLE = (
+    "process.denied", "process.exec", "file.edit", "file.rename", "file.read", "net.connect", "net.bind", "net.listen",
+    "net.send", "dns.server",
+)  # fmt: skip
+
+
+class Row(Protocol):
+    """What is asked of an event row."""
+
+    @property
+    def seq(self) -> int: ...  # noqa: D102
+    @property
+    def kind(self) -> str: ...  # noqa: D102
+    @property
+    def subject(self) -> str: ...  # noqa: D102
+    @property
+    def verdict(self) -> str: ...  # noqa: D102
+    @property
+    def data(self) -> dict[str, Any]: ...  # noqa: D102
+
+
+class Recording(Protocol):
+    """What is asked of a recording."""
+
+    def rows(self, after: int = 0, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[Row]:
+        """Rows in order."""
+        ...
+
+    def state(self) -> str:
+        """`closed`, `live` or `torn`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Denial:
+    """Something that was refused."""
+
+    seq: int
+    kind: str
+    subject: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `check` found. `status` is its exit status, `word` its verdict."""
+
+    word: str
+    status: int
+    state: str
+    judgements: tuple[Judgement, ...]
+    denials: int
+    shown_denials: tuple[Denial, ...]
+    gaps: int
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form; names are stable."""
+        return {
+            "schema": 1,
+            "verdict": self.word,
+            "state": self.state,
+            "coverage": [
+                {
+                    "what": one.kind,
+                    "tier": one.tier,
+                    "mechanism": one.mechanism,
+                    "covered": one.covered,
+                    "reasons": list(one.reasons),
+                    "gaps": [hole.seq for hole in one.holes],
+                }
+                for one in self.judgements
+            ],
+            "denials": self.denials,
+            "denied": [vars(denial) for denial in self.shown_denials],
+            "gaps": self.gaps,
+        }
+
+
+def statements(recording: Recording) -> list[Statement]:
+    """The coverage statements of a recording."""
+    found = []
+    for row in recording.rows(kinds=("coverage",)):
+        data = row.data
+        words = (str(data.get(key, "")) for key in ("what", "tier", "mechanism", "note"))
+        found.append(Statement(*words))
+    return found
+
+
+def holes(recording: Recording) -> list[Hole]:
+    """The gaps of a recording."""
+    return [hole_of(row) for row in recording.rows(kinds=("gap",))]
+
+
+def hole_of(row: Row) -> Hole:
+    """A gap row as a value."""
+    data: Mapping[str, Any] = row.data
+    detail = row.subject if "detail" in data else ""
+    return Hole(str(data.get("what", "")), str(data.get("cause", "")), str(data.get("could_hide", "")), detail, row.seq)
+
+
+def check(recording: Recording, requirements: Sequence[Requirement], *, fail_on_deny: bool = False) -> Report:
+    """Judge a recording against what is required of its coverage."""
+    state = recording.state()
+    gaps = holes(recording)
+    judgements = judge(requirements, statements(recording), gaps, unseen_end=UNSEEN_END.get(state, ""))
+    denials = 0
+    shown: list[Denial] = []
+    for row in recording.rows(kinds=_DENIABLE):
+        if row.verdict == "deny":
+            denials += 1
+            if len(shown) < _SHOWN_DENIALS:
+                shown.append(Denial(row.seq, row.kind, row.subject, str(row.data.get("why", ""))))
+    word, status = "covered", 0
+    if fail_on_deny and denials:
+        word, status = "violated", EXIT_FINDING
+    elif not all(one.covered for one in judgements):
+        word, status = "not covered", EXIT_NOT_COVERED
+    return Report(word, status, state, judgements, denials, tuple(shown), len(gaps))
