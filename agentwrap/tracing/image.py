@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 MAX_ARGUMENT_BYTES = 128 << 10
 _AT_EXECFN = 31  # getauxval(3)
-_SECRET_NAME = re.compile(rb"(?i)key|token|secret|passw|credential|auth|cookie|session|private|signature|dsn|_url$|_uri$")
+_SECRET_NAME = re.compile(
+    rb"(?i)key|token|secret|passw|credential|auth|cookie|session|private|signature|dsn|_url$|_uri$"
+)
 
 
 class Image(NamedTuple):

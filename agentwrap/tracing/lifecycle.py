@@ -158,13 +158,14 @@ class Lifecycle:
 
     def ended(self, process: Process, status: int | None, usage: Usage) -> None:
         """A process is gone with this wait status (None: not known). Its files are settled, its span closes."""
+        at_ns = self._now()
         self._memory.forget(process.pid)
         self._files.process_ended(process.pid, process.span)
         self._observer.network.ended(process)
         killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else 0
         self._sink(
             ProcessExit(
-                at_ns=self._now(),
+                at_ns=at_ns,
                 span=process.span,
                 pid=process.pid,
                 status=os.WEXITSTATUS(status) if status is not None and not killed_by else None,

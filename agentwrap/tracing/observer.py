@@ -58,7 +58,8 @@ class Observer:
             # A path that does not exist, a bad pointer, a task that died: the call fails by itself, nothing is missed.
             if refused(error):
                 self._unreadable(process, name, error)
-        except Exception as error:  # noqa: BLE001  (a fault of ours must not hang the agent, nor pass for silence)
+        except Exception as error:
+            # A fault of ours must neither hang the agent nor pass for silence.
             self._fault(process, name, error)
         return 0
 

@@ -1,11 +1,12 @@
 """What tracer and supervisor say to each other over one stream socket.
 
-Tracer to supervisor: frames, each a length (u32, network order) and a msgpack list of `Item` and `Status`. Supervisor to
-tracer: commands of one line. The socket's end means that the other side is dead.
+Tracer to supervisor: frames, each a length (u32, network order) and a msgpack list of `Item` and `Status`. Supervisor
+to tracer: commands of one line. The socket's end means that the other side is dead.
 """
 
 import struct
 import threading
+from collections import deque
 from collections.abc import Iterator
 from socket import socket
 
@@ -61,12 +62,15 @@ Message = Item | Status
 
 
 class Sender:
-    """Collects items of several threads and sends them in batches. Blocks when the supervisor is slow: nothing is lost."""
+    """Collects items of several threads and sends them in batches.
+
+    Blocks when the supervisor is slow: nothing is lost.
+    """
 
     def __init__(self, channel: socket) -> None:
         self._channel = channel
         self._encode = msgspec.msgpack.Encoder().encode
-        self._items: list[Message] = []
+        self._items: deque[Message] = deque()
         self._eager_bytes = 0
         self._sending = threading.Lock()
         self.waiting = threading.Event()
@@ -85,7 +89,8 @@ class Sender:
         """Send what is queued. Raises OSError when the supervisor is gone."""
         with self._sending:
             self.waiting.clear()
-            items, self._items = self._items, []
+            # Other threads append meanwhile: take what is there now, one by one, so that none is lost in a swap.
+            items = [self._items.popleft() for _ in range(len(self._items))]
             self._eager_bytes = 0
             if not items:
                 return

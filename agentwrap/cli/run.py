@@ -1,0 +1,226 @@
+"""`agentwrap run`: wrap a command. Options in, one session, the command's own exit status out."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from agentwrap.cli.output import Output, pass_output
+from agentwrap.errors import EXIT_FAILED, AgentwrapError
+
+if TYPE_CHECKING:
+    import subprocess
+
+_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class Size(click.ParamType):
+    """A number of bytes with an optional k, m or g (powers of 1024)."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes."""
+        text = str(value).strip().lower().removesuffix("b").removesuffix("i")
+        digits, unit = (text[:-1], text[-1]) if text[-1:] in "kmg" and text else (text, "")
+        if not digits.isdecimal():
+            self.fail(f"`{value}` is no size (examples: 64k, 8m, 1g)", param, ctx)
+        return int(digits) * _SIZES[unit]
+
+
+def _environment(additions: tuple[str, ...]) -> Mapping[bytes, bytes]:
+    """Ours plus `-e NAME=VALUE` (or `-e NAME` to take our value explicitly)."""
+    environment = dict(os.environb)
+    for entry in additions:
+        name, equals, value = os.fsencode(entry).partition(b"=")
+        if not name:
+            raise AgentwrapError(
+                "usage", f"`-e {entry}` names no variable", hint="agentwrap run -e NAME=VALUE -- COMMAND"
+            )
+        if equals:
+            environment[name] = value
+        elif name not in environment:
+            shown = os.fsdecode(name)
+            raise AgentwrapError("usage", f"`-e {shown}`: no such variable here", hint=f"-e {shown}=VALUE")
+    return environment
+
+
+def _host_facts() -> dict[str, str]:
+    system = os.uname()
+    return {"kernel": f"{system.sysname} {system.release}", "arch": system.machine, "python": sys.version.split()[0]}
+
+
+def _output_path(given: str | None, command: str, run_id: str) -> Path:
+    from agentwrap.recording import places
+
+    if given is not None:
+        return Path(given)
+    folder = places.recordings_dir(os.environ)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise AgentwrapError(
+            "output",
+            "the folder for recordings cannot be made",
+            evidence=f"{folder}: {error.strerror}",
+            hint="agentwrap run -o FILE.agentlog -- COMMAND",
+            exit_status=EXIT_FAILED,
+        ) from error
+    return folder / places.recording_name(command, time.strftime("%Y%m%d-%H%M%S"), run_id)
+
+
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="Exit status: the command's own; 124 time-out, 125 agentwrap failed, 126 cannot execute, 127 not found.",
+)
+@click.option("-o", "--output", "output_file", metavar="FILE", help="Where the recording goes (default: state folder).")
+@click.option("-e", "--env", "additions", multiple=True, metavar="NAME=VALUE", help="Set a variable for the command.")
+@click.option("-C", "--directory", metavar="DIR", help="Run the command in DIR.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End the run after this."
+)
+@click.option("--reads", is_flag=True, help="Record reads too: one row per process and path.")
+@click.option(
+    "--require", default="", metavar="KINDS", help="Refuse to start unless these are covered: exec,file-write."
+)
+@click.option("--best-effort", is_flag=True, help="Run even where little can be seen; the loss is recorded.")
+@click.option(
+    "--debuggable", is_flag=True, help="Leave ptrace to the command (gdb, strace); processes are seen weaker."
+)
+@click.option("--shape-only", is_flag=True, help="Record names, times, sizes and counts, no content.")
+@click.option(
+    "--keep-fd", "inherit", multiple=True, type=click.IntRange(min=3), metavar="N", help="Pass descriptor N on."
+)
+@click.option(
+    "--max-content", type=Size(), default="8m", show_default=True, help="Keep contents of files up to this size."
+)
+@click.option("--max-hash", type=Size(), default="256m", show_default=True, help="Hash files up to this size.")
+@click.option("--redact-name", multiple=True, metavar="NAME", help="Hide the value of this variable, too.")
+@click.option("--redact-pattern", multiple=True, metavar="REGEX", help="Hide what matches.")
+@click.option("--redact-key", multiple=True, metavar="KEY", help="Hide the values of this JSON key.")
+@click.option("--no-undo", is_flag=True, help="Keep no contents for `agentwrap undo`.")
+@click.option("--unsigned", is_flag=True, help="Do not sign, even if there is a key.")
+@click.option("--stream/--no-stream", default=False, help="Print events on stderr while they happen.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr.")
+@click.option(
+    "-v", "verbose", count=True, expose_value=False, help="With -vv, show the traceback of an internal fault."
+)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND [ARGS]...")
+@pass_output
+def command(
+    output: Output,
+    output_file: str | None,
+    additions: tuple[str, ...],
+    directory: str | None,
+    timeout: float | None,
+    reads: bool,
+    require: str,
+    best_effort: bool,
+    debuggable: bool,
+    shape_only: bool,
+    inherit: tuple[int, ...],
+    max_content: int,
+    max_hash: int,
+    redact_name: tuple[str, ...],
+    redact_pattern: tuple[str, ...],
+    redact_key: tuple[str, ...],
+    no_undo: bool,
+    unsigned: bool,
+    stream: bool,
+    quiet: bool,
+    command: tuple[str, ...],
+) -> int:
+    """Wrap COMMAND: follow it and every child, and keep one file of what happened and what could not be seen.
+
+    The command's input, output, terminal, signals and exit status stay its own.
+    """
+    if not command:
+        raise AgentwrapError("usage", "no command to wrap", hint="agentwrap -- COMMAND", exit_status=EXIT_FAILED)
+    from agentwrap.recording import places
+    from agentwrap.session import RunOptions, Session
+
+    run_id = os.urandom(8).hex()
+    key = places.key_paths(os.environ)[0]
+    options = RunOptions(
+        command=tuple(os.fsencode(word) for word in command),
+        environment=_environment(additions),
+        output=_output_path(output_file, command[0], run_id),
+        run_id=run_id,
+        undo=None if no_undo else places.undo_dir(os.environ, run_id),
+        cwd=os.fsencode(os.path.abspath(directory)) if directory is not None else None,
+        inherit=_open_descriptors(inherit),
+        timeout_s=timeout,
+        reads=reads,
+        debuggable=debuggable,
+        best_effort=best_effort,
+        require=require,
+        shape_only=shape_only,
+        signing_key=key if key.exists() and not unsigned else None,
+        max_content_bytes=max_content,
+        max_hash_bytes=max_hash,
+        redact_names=redact_name,
+        redact_patterns=redact_pattern,
+        redact_keys=redact_key,
+        host_facts=_host_facts(),
+    )
+    session = Session(options)
+    mode = session.prepare()
+    follower = None
+    if not quiet:
+        output.note([("agentwrap ", "dim"), (f"recording to {options.output}", ""), (_mode_words(mode), "dim")])
+    if stream and not quiet:
+        follower = _follow(options.output)
+    outcome = session.run()
+    if follower is not None:
+        follower.wait()
+    if not quiet:
+        _summary(output, options.output, session)
+    if outcome.failure:
+        output.error(
+            AgentwrapError(
+                "internal", "the recording is not complete", evidence=outcome.failure, hint="agentwrap show --gaps"
+            )
+        )
+    output.flush()
+    return session.leave()
+
+
+def _open_descriptors(wanted: tuple[int, ...]) -> tuple[int, ...]:
+    for descriptor in wanted:
+        try:
+            os.fstat(descriptor)
+        except OSError as error:
+            raise AgentwrapError(
+                "usage", f"descriptor {descriptor} is not open", evidence=str(error.strerror), exit_status=EXIT_FAILED
+            ) from error
+    return wanted
+
+
+def _mode_words(mode: str) -> str:
+    return "" if mode == "ptrace+notify" else f"  (mode {mode}: see agentwrap show --gaps)"
+
+
+def _follow(path: Path) -> "subprocess.Popen[bytes]":
+    """`agentwrap tail` in a process of its own, writing to our stderr: the file is the only bridge to readers."""
+    import subprocess
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "agentwrap", "tail", str(path)],
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr.fileno(),
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, []),
+    )
+
+
+def _summary(output: Output, path: Path, session: object) -> None:
+    """One line after the run, from the file like everything that is shown."""
+    from agentwrap.recording.reader import Reader
+    from agentwrap.views.summary import summarize
+
+    with Reader.open(path) as reader:
+        output.note(summarize(reader))

@@ -1,0 +1,520 @@
+"""The conductor: the one place where launching, tracing and recording are wired together for a run.
+
+Order matters and is kept here: the tracer is forked first (a small process, one thread), the file is made, the child
+stands, the start is on disk, and only then the child is told to go.
+"""
+
+import errno
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from agentwrap import __version__
+from agentwrap.errors import EXIT_FAILED, EXIT_NOT_COVERED, EXIT_TIMEOUT, AgentwrapError
+
+if TYPE_CHECKING:
+    from agentwrap.events import Coverage, Gap, Item
+    from agentwrap.tracing import wire
+
+TERM_GRACE_S = 10.0
+TIMEOUT_GRACE_S = 5.0
+_WATCHED_SIGNALS = frozenset(
+    {
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGTSTP,
+        signal.SIGCONT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+    }
+)
+_SI_KERNEL = 0x80  # siginfo: sent by the terminal driver, which also sent it to the agent (sigaction(2))
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the user asked of a run. `environment` is the agent's, complete; `cwd` None: ours."""
+
+    command: tuple[bytes, ...]
+    environment: Mapping[bytes, bytes]
+    output: Path
+    run_id: str
+    undo: Path | None
+    cwd: bytes | None = None
+    inherit: tuple[int, ...] = ()
+    timeout_s: float | None = None
+    reads: bool = False
+    debuggable: bool = False
+    best_effort: bool = False
+    require: str = ""
+    shape_only: bool = False
+    signing_key: Path | None = None
+    max_content_bytes: int = 8 << 20
+    max_hash_bytes: int = 256 << 20
+    redact_names: tuple[str, ...] = ()
+    redact_patterns: tuple[str, ...] = ()
+    redact_keys: tuple[str, ...] = ()
+    linger_s: float = 0.5
+    host_facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended. `status`: wait status of the main command, None if it never ran."""
+
+    status: int | None = None
+    timed_out: bool = False
+    ended_daemons: int = 0
+    sealed: bool = False
+    failure: str = ""
+    mode: str = ""
+    elapsed_ns: int = 0
+
+
+class Session:
+    """One run, from options to a closed recording. Use once: `prepare`, then `run`."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
+        self.outcome = Outcome()
+        self._start_ns = time.monotonic_ns()
+        self._started_unix_ns = time.time_ns()
+        self._channel: socket.socket
+        self._tracer_pid = 0
+        self._term_count = 0
+        self._term_deadline: float | None = None
+        self._over = False
+        self._made_file = False
+
+    def _now(self) -> int:
+        return time.monotonic_ns() - self._start_ns
+
+    def prepare(self) -> str:
+        """Start the tracer, make the file, bring the child to stand, write the start. Returns the mode.
+
+        Raises AgentwrapError; then nothing has run and no recording is left.
+        """
+        from agentwrap.launching import command
+
+        path = command.find(self.options.command[0], self.options.environment, self.options.cwd)
+        if self.options.cwd is not None and not os.path.isdir(self.options.cwd):
+            raise AgentwrapError(
+                "not-found",
+                "the working directory is not there",
+                evidence=os.fsdecode(self.options.cwd),
+                exit_status=EXIT_FAILED,
+            )
+        self._fork_tracer(path)
+        try:
+            self._make_recorder()
+            standing = self._receive_standing()
+            self._begin(standing)
+        except BaseException:
+            self._abandon()
+            raise
+        return self.outcome.mode
+
+    def _fork_tracer(self, path: bytes) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+        ignored = frozenset(
+            number
+            for number in signal.valid_signals()
+            if number not in (signal.SIGPIPE, signal.SIGXFSZ) and signal.getsignal(number) is signal.SIG_IGN
+        )
+        blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        # From here on no signal may find us without the thread that knows what to do with it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED_SIGNALS)
+        parent = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            self._become_tracer(theirs, path, ignored, blocked, parent)
+        theirs.close()
+        self._channel = ours
+        self._tracer_pid = pid
+
+    def _become_tracer(
+        self, channel: socket.socket, path: bytes, ignored: frozenset[int], blocked: frozenset[int], parent: int
+    ) -> NoReturn:
+        try:
+            from agentwrap.launching import seccomp
+            from agentwrap.launching.child import ChildPlan
+            from agentwrap.tracing import tracer
+            from agentwrap.tracing.files.settings import FileSettings
+            from agentwrap.tracing.syscalls import watched
+
+            options = self.options
+            abis = watched.abis(reads=options.reads)
+            alone = watched.abis(reads=options.reads, exec_calls=True)
+            plan = ChildPlan(
+                path=path,
+                argv=options.command,
+                environment=options.environment,
+                cwd=options.cwd,
+                inherit=options.inherit,
+                ignored=ignored,
+                blocked=blocked,
+                notify_program=seccomp.assemble(abis, seccomp.RET_USER_NOTIF),
+                alone_program=seccomp.assemble(alone, seccomp.RET_USER_NOTIF),
+                trace_program=seccomp.assemble(abis, seccomp.RET_TRACE),
+                allow_none=options.best_effort,
+            )
+            environment = options.environment
+            settings = tracer.TracerSettings(
+                start_ns=self._start_ns,
+                files=FileSettings(
+                    max_content_bytes=options.max_content_bytes,
+                    max_hash_bytes=options.max_hash_bytes,
+                    reads=options.reads,
+                ),
+                cwd=os.path.realpath(options.cwd or os.getcwdb()),
+                home=environment.get(b"HOME", b""),
+                temporary=environment.get(b"TMPDIR", b""),
+                agent_folders=tuple(
+                    filter(None, (environment.get(name, b"") for name in (b"CLAUDE_CONFIG_DIR", b"CODEX_HOME")))
+                ),
+                want_ptrace=not options.debuggable,
+                linger_s=options.linger_s,
+            )
+            tracer.main(channel, plan, settings, parent)
+        finally:
+            os._exit(EXIT_FAILED)
+
+    def _make_recorder(self) -> None:
+        from agentwrap.recording.pump import RecorderPump
+        from agentwrap.recording.redact import RedactOptions, Redactor
+        from agentwrap.recording.writer import Recorder
+
+        options = self.options
+        redactor = Redactor(
+            os.urandom(32),
+            RedactOptions(names=options.redact_names, patterns=options.redact_patterns, json_keys=options.redact_keys),
+        )
+        for name, value in options.environment.items():
+            redactor.learn(name, value)
+        signer = None
+        if options.signing_key is not None:
+            from agentwrap.recording.keys import load_signer
+
+            signer = load_signer(options.signing_key)
+        recorder = Recorder.create(
+            options.output,
+            run_id=options.run_id,
+            meta={
+                "tool_version": __version__,
+                "started_unix_ns": str(self._started_unix_ns),
+                "clocks": "at_ns is CLOCK_MONOTONIC since the start; started_unix_ns is CLOCK_REALTIME then",
+                "cwd": os.fsdecode(options.cwd or os.getcwdb()),
+                **options.host_facts,
+            },
+            redactor=redactor,
+            signer=signer,
+            shape_only=options.shape_only,
+            undo=options.undo,
+            now=self._now,
+        )
+        self._made_file = True
+        self._pump = RecorderPump(recorder)
+
+    def _receive_standing(self) -> "wire.Standing":
+        from agentwrap.tracing import wire
+
+        self._frames = wire.FrameReader()
+        while True:
+            data = self._channel.recv(65536)
+            if not data:
+                raise AgentwrapError(
+                    "internal",
+                    "the tracer ended before the command stood",
+                    hint="agentwrap doctor",
+                    exit_status=EXIT_FAILED,
+                )
+            for messages in self._frames.feed(data):
+                for message in messages:
+                    if isinstance(message, wire.Standing):
+                        return message
+                    if isinstance(message, wire.Failed):
+                        raise AgentwrapError(
+                            "unsupported",
+                            f"the command could not be started ({message.step})",
+                            evidence=message.detail.decode("utf-8", "replace"),
+                            hint="agentwrap doctor",
+                            exit_status=EXIT_FAILED,
+                        )
+
+    def _begin(self, told: "wire.Standing") -> None:
+        """Judge how the child stands; write the start, the coverage and its gaps; let it go."""
+        from agentwrap.events import RunStart
+        from agentwrap.launching import plan
+
+        options = self.options
+        debuggable = "not asked for (--debuggable)" if options.debuggable else _errno_name(told.attach_errno)
+        standing = plan.Standing(told.mode, debuggable, _errno_name(told.notify_errno), _errno_name(told.filter_errno))
+        self.outcome.mode = told.mode
+        missing = plan.missing(standing)
+        if missing and not options.best_effort:
+            raise AgentwrapError(
+                "unsupported",
+                f"this machine does not let agentwrap see: {', '.join(missing)}",
+                evidence=plan.why(standing),
+                hint=plan.fix(standing),
+                exit_status=EXIT_FAILED,
+            )
+        statements = plan.coverage(standing, reads=options.reads)
+        gaps = plan.gaps(standing, reads=options.reads)
+        self._require(statements, gaps, told.mode)
+        items: list[Item] = [
+            RunStart(
+                at_ns=0,
+                command=options.command,
+                cwd=options.cwd or os.getcwdb(),
+                environment=tuple(options.environment.items()),
+                uid=os.getuid(),
+                gid=os.getgid(),
+                tty=os.isatty(0),
+                mode=told.mode,
+                options=_option_words(options, told.no_new_privs),
+            ),
+            *statements,
+            *gaps,
+        ]
+        self._pump.start()
+        self._pump.put(items)
+        if not self._pump.flush(10.0):
+            raise AgentwrapError(
+                "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
+            )
+
+    def _require(self, statements: "list[Coverage]", gaps: "list[Gap]", mode: str) -> None:
+        if not self.options.require or self.options.best_effort:
+            return
+        from agentwrap.policy.coverage import Hole, Statement, judge, parse_requirements
+
+        judgements = judge(
+            parse_requirements(self.options.require),
+            [Statement(s.what, s.tier, s.mechanism, s.note) for s in statements],
+            [Hole(g.what, g.cause, g.could_hide, os.fsdecode(g.detail)) for g in gaps],
+        )
+        lacking = [judgement for judgement in judgements if not judgement.covered]
+        if lacking:
+            raise AgentwrapError(
+                "not-covered",
+                f"required coverage is not to be had: {', '.join(j.kind for j in lacking)}",
+                evidence="\n".join(
+                    [f"mode: {mode}", *(f"{j.kind}: {reason}" for j in lacking for reason in j.reasons)]
+                ),
+                hint="agentwrap doctor",
+                exit_status=EXIT_NOT_COVERED,
+            )
+
+    def _abandon(self) -> None:
+        """Nothing ran: end the tracer (and with it the standing child) and leave no file behind."""
+        try:
+            os.kill(self._tracer_pid, signal.SIGKILL)
+            os.waitpid(self._tracer_pid, 0)
+        except OSError:
+            pass  # it ended by itself
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED_SIGNALS)
+        if self._made_file:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self.options.output}{suffix}").unlink(missing_ok=True)
+
+    def run(self, *, started: Callable[[], None] = lambda: None) -> Outcome:
+        """Let the child go and stay with it until nothing of the tree is left and the file is closed."""
+        threading.Thread(target=self._watch_signals, daemon=True).start()
+        self._channel.send(b"G")
+        started()
+        import trio
+
+        trio.run(self._supervise, strict_exception_groups=True)
+        self._close()
+        return self.outcome
+
+    async def _supervise(self) -> None:
+        import trio
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_time)
+            await self._read_frames()
+            nursery.cancel_scope.cancel()
+
+    async def _read_frames(self) -> None:
+        import trio
+
+        channel = trio.socket.from_stdlib_socket(self._channel.dup())
+        with channel:
+            while data := await channel.recv(1 << 20):
+                for messages in self._frames.feed(data):
+                    await trio.to_thread.run_sync(self._take, messages)
+                if self._over:
+                    return
+        if not self._over:
+            self._tracer_lost()
+
+    def _take(self, messages: "list[wire.Message]") -> None:
+        from agentwrap.tracing import wire
+
+        items: list[Item] = []
+        for message in messages:
+            match message:
+                case wire.MainEnded(status):
+                    self.outcome.status = status
+                    self.outcome.elapsed_ns = self._now()
+                case wire.Stopped():
+                    self._stop_with_the_agent()
+                case wire.AllEnded(ended):
+                    self.outcome.ended_daemons = ended
+                    self._over = True
+                case wire.Failed():
+                    self.outcome.failure = f"{message.step}: {message.detail.decode('utf-8', 'replace')}"
+                case wire.Standing():
+                    pass
+                case _:
+                    items.append(message)
+        if items:
+            self._pump.put(items)
+
+    def _stop_with_the_agent(self) -> None:
+        """Ctrl-Z: the shell waits for us, so it must see us stop; it continues the whole process group."""
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._order(b"C")
+
+    async def _watch_time(self) -> None:
+        import trio
+
+        limit = self.options.timeout_s
+        timeout_at = None if limit is None else self._start_ns / 1e9 + limit
+        asked_at: float | None = None
+        while True:
+            await trio.sleep(0.05)
+            now = time.monotonic()
+            if timeout_at is not None and now >= timeout_at and self.outcome.status is None:
+                self.outcome.timed_out = True
+                if asked_at is None:
+                    asked_at = now
+                    self._order(b"S%d 0" % signal.SIGTERM)
+                elif now >= asked_at + TIMEOUT_GRACE_S:
+                    self._order(b"E")
+            if self._term_deadline is not None and now >= self._term_deadline:
+                self._order(b"E")
+
+    def _order(self, order: bytes) -> None:
+        try:
+            self._channel.send(order + b"\n")
+        except OSError:
+            pass  # the tracer is gone: its end of file is being handled
+
+    def _watch_signals(self) -> None:
+        """A thread that waits for signals with their origin: the terminal's reach the agent without us."""
+        while True:
+            info = signal.sigwaitinfo(_WATCHED_SIGNALS)
+            if info.si_signo == signal.SIGCONT:
+                self._order(b"C")
+                continue
+            if info.si_code == _SI_KERNEL:
+                continue
+            if info.si_signo == signal.SIGTERM:
+                self._term_count += 1
+                if self._term_count > 1:
+                    self._order(b"E")
+                    continue
+                self._term_deadline = time.monotonic() + TERM_GRACE_S
+            self._order(b"S%d %d" % (info.si_signo, info.si_pid))
+
+    def _tracer_lost(self) -> None:
+        from agentwrap.events import Gap
+
+        now = self._now()
+        self.outcome.failure = self.outcome.failure or "the tracer died; the agent's processes died with it"
+        self._pump.put(
+            [
+                Gap(
+                    at_ns=now,
+                    what="process",
+                    cause="tracer-lost",
+                    could_hide="the last events before the tracer died; the tree was ended by the kernel",
+                    from_ns=now,
+                )
+            ]
+        )
+
+    def _close(self) -> None:
+        from agentwrap.events import RunEnd
+
+        os.waitpid(self._tracer_pid, 0)
+        status, outcome = self.outcome.status, self.outcome
+        killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else 0
+        reason: Literal["timeout", "lost", "signal", "exit"] = "signal" if killed_by else "exit"
+        if outcome.timed_out or status is None:
+            reason = "timeout" if outcome.timed_out else "lost"
+        self._pump.put(
+            [
+                RunEnd(
+                    at_ns=self._now(),
+                    status=os.WEXITSTATUS(status) if status is not None and not killed_by else None,
+                    signal=killed_by,
+                    reason=reason,
+                    ended_daemons=outcome.ended_daemons,
+                )
+            ]
+        )
+        outcome.sealed = self._pump.flush_and_close()
+        outcome.failure = outcome.failure or self._pump.failure
+
+    def leave(self) -> int:
+        """The exit status for our own process: the command's; a signal that killed it kills us, too."""
+        outcome = self.outcome
+        if outcome.timed_out:
+            return EXIT_TIMEOUT
+        if outcome.status is None:
+            return EXIT_FAILED
+        if os.WIFSIGNALED(outcome.status):
+            die_of(os.WTERMSIG(outcome.status))
+        return os.WEXITSTATUS(outcome.status)
+
+
+def die_of(number: int) -> NoReturn:
+    """End this process by the signal, without a core of our own."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
+
+
+def _errno_name(number: int) -> str:
+    return errno.errorcode.get(number, str(number)) if number else ""
+
+
+def _option_words(options: RunOptions, no_new_privs: bool) -> tuple[tuple[str, str], ...]:
+    words = {
+        "reads": options.reads,
+        "debuggable": options.debuggable,
+        "best_effort": options.best_effort,
+        "shape_only": options.shape_only,
+        "max_content_bytes": options.max_content_bytes,
+        "max_hash_bytes": options.max_hash_bytes,
+        "timeout_s": options.timeout_s or 0,
+        "require": options.require,
+        "no_new_privs": no_new_privs,
+    }
+    return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in words.items())

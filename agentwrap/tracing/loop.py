@@ -1,0 +1,149 @@
+"""The ptrace loop: one blocking waitpid, a table of stops, and never a stop held longer than it takes to note it.
+
+Runs on the thread that seized the child (ptrace binds to a thread). Ends when no task is left.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+
+from agentwrap.tracing import ptrace
+from agentwrap.tracing.files.settings import Who
+from agentwrap.tracing.files.tracker import FileTracker
+from agentwrap.tracing.lifecycle import Lifecycle, Usage
+from agentwrap.tracing.observer import Observer
+from agentwrap.tracing.processes import ProcessTree
+from agentwrap.tracing.stops import StopKind, classify
+from agentwrap.tracing.tracee import Memory
+
+_HOW = {ptrace.EVENT_FORK: "fork", ptrace.EVENT_VFORK: "vfork", ptrace.EVENT_CLONE: "clone"}
+_FORWARDABLE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
+
+
+class PtraceLoop:
+    """Follows every task of the tree. `on_main_end(status)` and `on_main_stop(signal)` tell about the main command."""
+
+    def __init__(
+        self,
+        tree: ProcessTree,
+        lifecycle: Lifecycle,
+        observer: Observer,
+        files: FileTracker,
+        memory: Memory,
+        on_main_end: Callable[[int], None],
+        on_main_stop: Callable[[int], None],
+    ) -> None:
+        self._tree = tree
+        self._lifecycle = lifecycle
+        self._observer = observer
+        self._files = files
+        self._memory = memory
+        self._on_main_end = on_main_end
+        self._on_main_stop = on_main_stop
+        self._early: set[int] = set()
+        self.main_stopped = False
+        self.delivered: list[tuple[int, int]] = []  # (signal, sender) that reached the main command, newest last
+
+    def run(self) -> None:
+        """Until every task is gone (ECHILD). The interpreter's own children are none: the tracer has only tracees."""
+        while True:
+            try:
+                tid, status, usage = os.wait4(-1, ptrace.WALL)
+            except ChildProcessError:
+                return
+            stop = classify(status)
+            match stop.kind:
+                case StopKind.CALL:
+                    self._call(tid)
+                case StopKind.GONE:
+                    self._gone(tid, status, usage)
+                case StopKind.SIGNAL:
+                    self._signal(tid, stop.value)
+                case StopKind.CHILD:
+                    self._child(tid, stop.value)
+                case StopKind.BEGIN:
+                    self._begin(tid)
+                case StopKind.EXEC:
+                    self._exec(tid)
+                case StopKind.GROUP:
+                    self._group_stop(tid, stop.value)
+                case StopKind.OTHER:
+                    ptrace.resume(tid)
+
+    def _call(self, tid: int) -> None:
+        call = ptrace.syscall_info(tid)
+        process = self._tree.tasks.get(tid)
+        if call is not None and process is not None:
+            arch, number, arguments = call
+            errno = self._observer.call(process, tid, arch, number, arguments)
+            if errno:
+                ptrace.refuse_syscall(tid, errno)
+        ptrace.resume(tid)
+
+    def _begin(self, tid: int) -> None:
+        if tid not in self._tree.tasks:
+            # Its parent's fork event, which tells who it is, may come later (ptrace(2)): hold it until then.
+            self._early.add(tid)
+            return
+        if self._tree.root is not None and tid == self._tree.root.pid:
+            self.main_stopped = False
+        ptrace.resume(tid)
+
+    def _child(self, tid: int, event: int) -> None:
+        new = ptrace.event_message(tid)
+        parent = self._tree.tasks.get(tid)
+        if new and parent is not None:
+            # A clone may be a thread or a process: a thread is listed under its group.
+            if event == ptrace.EVENT_CLONE and os.path.exists(f"/proc/{parent.pid}/task/{new}"):
+                self._tree.start_thread(new, parent)
+            else:
+                process = self._tree.start(new, parent)
+                self._lifecycle.started(process, _HOW[event], parent.pid)  # type: ignore[arg-type]
+            if new in self._early:
+                self._early.discard(new)
+                ptrace.resume(new)
+        ptrace.resume(tid)
+
+    def _exec(self, tid: int) -> None:
+        former = ptrace.event_message(tid)
+        if former and former != tid:
+            self._memory.forget(former)
+        process = self._tree.exec(tid)
+        if process is not None:
+            self._lifecycle.became(process)
+        ptrace.resume(tid)
+
+    def _signal(self, tid: int, number: int) -> None:
+        root = self._tree.root
+        if root is not None and tid == root.pid and number in _FORWARDABLE:
+            self.delivered = [*self.delivered[-7:], (number, ptrace.signal_origin(tid)[1])]
+        ptrace.resume(tid, number)
+
+    def _group_stop(self, tid: int, number: int) -> None:
+        ptrace.listen(tid)
+        if self._tree.root is not None and tid == self._tree.root.pid:
+            self.main_stopped = True
+            self._on_main_stop(number)
+
+    def _gone(self, tid: int, status: int, usage: object) -> None:
+        self._early.discard(tid)
+        self._memory.forget(tid)
+        process = self._tree.tasks.get(tid)
+        if process is not None and tid != process.pid:
+            self._files.thread_stopped(Who(tid, process.pid, process.span))
+        ended = self._tree.end_task(tid)
+        if ended is None:
+            return
+        main = ended is self._tree.root
+        if main:
+            self._on_main_end(status)
+        rusage = usage  # resource.struct_rusage
+        self._lifecycle.ended(
+            ended,
+            status,
+            Usage(
+                int(rusage.ru_utime * 1e9),  # type: ignore[attr-defined]
+                int(rusage.ru_stime * 1e9),  # type: ignore[attr-defined]
+                rusage.ru_maxrss * 1024,  # type: ignore[attr-defined]
+            ),
+        )

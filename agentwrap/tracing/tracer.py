@@ -1,0 +1,400 @@
+"""The tracer process: parent and subreaper of the agent's tree, between the agent and the supervisor.
+
+It is a process of its own so that its thousands of short waits never queue behind the supervisor's work (and its death,
+by PTRACE_O_EXITKILL, is the tree's death). Threads, once the child has been forked:
+
+    main    ptrace loop (or plain waitpid where ptrace is refused)
+    notify  seccomp notifications
+    clock   flushes batches within about 10 ms, lets the file tracker settle, ends what outlives the main command
+    orders  commands of the supervisor; its end of file is the order to end everything
+"""
+
+import errno
+import os
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import NoReturn
+
+from agentwrap.events import Gap
+from agentwrap.launching import child
+from agentwrap.launching.child import ChildPlan, Launched
+from agentwrap.tracing import noise, notify, ptrace
+from agentwrap.tracing.files.settings import FileSettings, Who
+from agentwrap.tracing.files.tracker import FileTracker
+from agentwrap.tracing.found import FoundTree
+from agentwrap.tracing.lifecycle import Lifecycle
+from agentwrap.tracing.loop import PtraceLoop
+from agentwrap.tracing.observer import Observer
+from agentwrap.tracing.processes import Process, ProcessTree
+from agentwrap.tracing.syscalls import watched
+from agentwrap.tracing.tracee import Memory, own_view, sees_other_files
+from agentwrap.tracing.wire import AllEnded, Failed, MainEnded, Sender, Standing, Stopped
+
+_FLUSH_DELAY_S = 0.008
+_TICK_S = 0.05
+_DUPLICATE_WINDOW_S = 0.03
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_DUMPABLE = 1, 36, 4
+MODE_NAMES = {child.MODE_NOTIFY: "notify", child.MODE_TRACE: "trace", child.MODE_NONE: "none"}
+
+
+@dataclass(frozen=True, slots=True)
+class TracerSettings:
+    """How to follow. `start_ns`: CLOCK_MONOTONIC at the start of the run. `linger_s`: time for what outlives main."""
+
+    start_ns: int
+    files: FileSettings
+    cwd: bytes
+    home: bytes
+    temporary: bytes
+    agent_folders: tuple[bytes, ...] = ()
+    want_ptrace: bool = True
+    linger_s: float = 0.5
+    grace_s: float = 0.5
+
+
+def _libc_prctl(option: int, value: int) -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def _detach_from_terminal_signals() -> None:
+    """The terminal's and a job's signals are the agent's business; the supervisor tells us what to do."""
+    for number in range(1, signal.NSIG):
+        if number in {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT}:
+            continue
+        if number in {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}:
+            continue
+        try:
+            signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError):
+            pass  # reserved by the threading library
+
+
+class Tracer:
+    """Everything of one run that lives in the tracer process."""
+
+    def __init__(self, channel: socket.socket, plan: ChildPlan, settings: TracerSettings) -> None:
+        self._channel = channel
+        self._plan = plan
+        self._settings = settings
+        self._sender = Sender(channel)
+        self._memory = Memory()
+        self._tree = ProcessTree()
+        classify = noise.Classifier(settings.cwd, settings.home, settings.temporary, settings.agent_folders)
+        self._files = FileTracker(self._sender.put, settings.files, self._now, classify)
+        self._ending_since: float | None = None
+        self._killed = False
+        self._ended_by_us: set[str] = set()
+        self._over = threading.Event()
+        self._loop: PtraceLoop | None = None
+        self._found: FoundTree | None = None
+        self._view = own_view()
+
+    def _now(self) -> int:
+        return time.monotonic_ns() - self._settings.start_ns
+
+    def run(self) -> None:
+        """Launch, follow, end. Returns when nothing of the tree is left and everything was sent."""
+        try:
+            launched = child.launch(self._plan, self._attach, want_ptrace=self._settings.want_ptrace)
+        except OSError as error:
+            self._sender.put(Failed(step="launch", errno=error.errno or 0, detail=str(error).encode()))
+            self._sender.flush()
+            return
+        listener = notify.Listener(launched.listener) if launched.listener >= 0 else None
+        self._sender.put(
+            Standing(
+                pid=launched.pid,
+                mode=_mode(launched),
+                attach_errno=launched.attach_errno,
+                notify_errno=launched.notify_errno,
+                filter_errno=launched.filter_errno,
+                in_place_wake=listener.wake_in_place() if listener else False,
+                no_new_privs=_no_new_privs(launched.pid),
+            )
+        )
+        self._sender.flush()
+        if self._channel.recv(1) != b"G":
+            os.kill(launched.pid, signal.SIGKILL)
+            return
+        self._follow(launched, listener)
+
+    def _attach(self, pid: int) -> int:
+        try:
+            ptrace.seize(pid, ptrace.FOLLOW | ptrace.OPT_SECCOMP)
+        except OSError as error:
+            return error.errno or errno.EPERM
+        return 0
+
+    def _follow(self, launched: Launched, listener: notify.Listener | None) -> None:
+        observer = Observer(
+            self._memory,
+            self._files,
+            self._sender.put,
+            self._now,
+            reads=self._settings.files.reads,
+            traced=launched.traced,
+            notifying=listener is not None,
+        )
+        set_id_works = not _no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
+        lifecycle = Lifecycle(
+            self._sender.put, self._now, self._memory, self._files, observer, set_id_works=set_id_works
+        )
+        if launched.traced:
+            root = self._tree.start(launched.pid, None)
+            lifecycle.started(root, "root", os.getpid())
+            self._loop = PtraceLoop(
+                self._tree, lifecycle, observer, self._files, self._memory, self._main_ended, self._main_stopped
+            )
+        else:
+            self._found = FoundTree(self._tree, lifecycle, self._files, self._memory, self._sender.put, self._now)
+            self._found.watch_root(launched.pid)
+        self._inherited(launched)
+        if listener is not None:
+            threading.Thread(target=self._answer_calls, args=(listener, observer), daemon=True).start()
+        threading.Thread(target=self._clock, args=(lifecycle,), daemon=True).start()
+        threading.Thread(target=self._take_orders, daemon=True).start()
+        launched.channel.send(b"go")
+        if self._loop is not None:
+            self._loop.run()
+        else:
+            self._wait_for_children()
+        self._finish(launched)
+
+    def _inherited(self, launched: Launched) -> None:
+        """Files that the agent gets open for writing (a redirected stdout) can change with no open to see."""
+        root = self._tree.root
+        if root is None:
+            return
+        who = Who(launched.pid, launched.pid, root.span)
+        for descriptor in (0, 1, 2, *self._plan.inherit):
+            try:
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    self._files.inherited(who, descriptor)
+            except OSError:
+                continue  # closed: then the agent has none either
+
+    def _answer_calls(self, listener: notify.Listener, observer: Observer) -> None:
+        execs = {key: name for key, name in watched.names().items() if name in ("execve", "execveat")}
+        found, tasks = self._found, self._tree.tasks
+        while not self._over.is_set():
+            try:
+                request = listener.receive()
+            except OSError as error:
+                self._lost_listener(error)
+                return
+            if request is None:
+                continue
+            request_id, tid, _flags, number, arch, _pointer, *arguments = request
+            process = tasks.get(tid) if found is None else found.find(tid)
+            refusal = 0
+            if process is not None:
+                if found is not None:
+                    refusal = self._call_found(found, observer, process, tid, arch, number, tuple(arguments), execs)
+                else:
+                    refusal = observer.call(process, tid, arch, number, tuple(arguments))
+            if refusal:
+                listener.refuse(request_id, refusal)
+            else:
+                listener.proceed(request_id)
+
+    def _call_found(
+        self,
+        found: FoundTree,
+        observer: Observer,
+        process: Process,
+        tid: int,
+        arch: int,
+        number: int,
+        arguments: tuple[int, ...],
+        execs: dict[tuple[int, int], str],
+    ) -> int:
+        found.confirm(process)
+        if not process.foreign and process.once("view"):
+            process.foreign = sees_other_files(process.pid, self._view)
+        name = execs.get((arch, number))
+        if name is None:
+            return observer.call(process, tid, arch, number, arguments)
+        try:
+            found.executing(process, tid, name, arguments)
+        except OSError:
+            pass  # a bad pointer, or a process that is gone: the exec fails by itself
+        return 0
+
+    def _lost_listener(self, error: OSError) -> None:
+        if not self._over.is_set():
+            now = self._now()
+            self._sender.put(
+                Gap(
+                    at_ns=now,
+                    what="file-write",
+                    cause="listener-lost",
+                    could_hide="every reported call from now on (they fail with ENOSYS)",
+                    from_ns=now,
+                    detail=str(error).encode(),
+                )
+            )
+
+    def _wait_for_children(self) -> None:
+        """Without ptrace: the main command and adopted orphans are our children, the rest is watched by pidfd."""
+        assert self._found is not None
+        root = self._tree.root
+        while True:
+            try:
+                pid, status = os.waitpid(-1, 0)
+            except ChildProcessError:
+                if not any(True for _ in self._tree.processes()):
+                    return
+                # Descendants live below a process that is not ours: they become our children when it ends.
+                self._over.wait(_TICK_S)
+                continue
+            if root is not None and pid == root.pid:
+                self._main_ended(status)
+            self._found.reaped(pid, status)
+
+    def _main_ended(self, status: int) -> None:
+        self._ending_since = time.monotonic()
+        self._sender.put(MainEnded(status))
+
+    def _main_stopped(self, number: int) -> None:
+        self._sender.put(Stopped(number))
+        self._sender.flush()
+
+    def _clock(self, lifecycle: Lifecycle) -> None:
+        next_tick = time.monotonic() + _TICK_S
+        while not self._over.is_set():
+            waiting = self._sender.waiting.wait(max(0.0, next_tick - time.monotonic()))
+            if waiting:
+                time.sleep(_FLUSH_DELAY_S)
+                self._flush()
+            if time.monotonic() >= next_tick:
+                next_tick = time.monotonic() + _TICK_S
+                if self._found is not None:
+                    self._found.poll()
+                self._files.sweep()
+                if self._ending_since is not None:
+                    self._end_the_rest(lifecycle, time.monotonic() - self._ending_since)
+
+    def _flush(self) -> None:
+        try:
+            self._sender.flush()
+        except OSError:
+            self._supervisor_died()
+
+    def _end_the_rest(self, lifecycle: Lifecycle, elapsed_s: float) -> None:
+        """Nothing survives the run: first time to go, then SIGTERM, then SIGKILL."""
+        if elapsed_s < self._settings.linger_s:
+            return
+        kill = elapsed_s >= self._settings.linger_s + self._settings.grace_s
+        for process in self._tree.processes():
+            if kill or process.span not in self._ended_by_us:
+                self._ended_by_us.add(process.span)
+                lifecycle.end(process, signal.SIGKILL if kill else signal.SIGTERM)
+
+    def _take_orders(self) -> None:
+        """One line an order: `S<signal> <sender>`, `C` continue, `E` end now. End of file: the supervisor is dead."""
+        with self._channel.makefile("rb", buffering=0) as orders:
+            for line in orders:
+                order = line.rstrip(b"\n")
+                if order[:1] == b"S":
+                    number, _, sender = order[1:].partition(b" ")
+                    self._forward(int(number), int(sender or b"0"))
+                elif order == b"C" and self._loop is not None and self._loop.main_stopped:
+                    self._signal_main(signal.SIGCONT)
+                elif order == b"E":
+                    self._ending_since = time.monotonic() - self._settings.linger_s - self._settings.grace_s
+        if not self._over.is_set():
+            self._supervisor_died()
+
+    def _forward(self, number: int, sender: int) -> None:
+        """Pass a signal on, unless whoever sent it to us sent it to the whole process group and so to the agent too."""
+        if self._loop is not None and sender:
+            time.sleep(_DUPLICATE_WINDOW_S)
+            if (number, sender) in self._loop.delivered:
+                return
+        self._signal_main(number)
+
+    def _signal_main(self, number: int) -> None:
+        root = self._tree.root
+        if root is not None and root.pid in self._tree.tasks:
+            try:
+                os.kill(root.pid, number)
+            except ProcessLookupError:
+                pass  # it is over: nothing is left to signal
+
+    def _supervisor_died(self) -> NoReturn:
+        """Without a supervisor nothing is recorded: the tree ends, too."""
+        for _ in range(3):
+            for process in list(self._tree.processes()):
+                try:
+                    os.kill(process.pid, signal.SIGKILL)
+                except OSError:
+                    pass  # gone by itself
+        os._exit(125)
+
+    def _finish(self, launched: Launched) -> None:
+        self._over.set()
+        self._files.finish()
+        launched.channel.setblocking(False)
+        try:
+            message = launched.channel.recv(64)
+        except OSError:
+            message = b""
+        if message[:1] == b"E":
+            self._sender.put(Failed(step="exec", errno=int(message[1:])))
+        self._sender.put(AllEnded(len(self._ended_by_us)))
+        self._flush()
+
+
+def _mode(launched: Launched) -> str:
+    name = MODE_NAMES[launched.mode]
+    if launched.traced:
+        return {"notify": "ptrace+notify", "trace": "ptrace+trace", "none": "ptrace"}[name]
+    return {"notify": "notify", "none": "none"}[name]
+
+
+def _no_new_privs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            return any(line.split() == [b"NoNewPrivs:", b"1"] for line in file)
+    except OSError:
+        return False
+
+
+def main(channel: socket.socket, plan: ChildPlan, settings: TracerSettings, parent: int) -> NoReturn:
+    """The forked tracer's whole life. Never returns; exit status 0 when the tree ended and all was sent."""
+    _libc_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(125)
+    _libc_prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # An agent of the same user must not read our memory or take our descriptors (ptrace(2), "access mode checking").
+    _libc_prctl(_PR_SET_DUMPABLE, 0)
+    _detach_from_terminal_signals()
+    sys.setswitchinterval(0.001)
+    status = 0
+    try:
+        Tracer(channel, plan, settings).run()
+    except BrokenPipeError:
+        status = 125
+    except BaseException as error:
+        status = 125
+        _report_fault(channel, error)
+    os._exit(status)
+
+
+def _report_fault(channel: socket.socket, error: BaseException) -> None:
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    sender = Sender(channel)
+    sender.put(Failed(step="tracer", errno=0, detail=text.encode("utf-8", "backslashreplace")))
+    try:
+        sender.flush()
+    except OSError:
+        pass  # the supervisor is gone as well
