@@ -40,16 +40,17 @@ PREVENTION: tuple[Callable[[], Probe], ...] = (
 
 @dataclass(frozen=True)
 class Way:
-    """How a run would follow its tree. `whole`: nothing that a run records by default is missing."""
+    """How a run would follow its tree. `name`: a mode of `plan`; `whole`: nothing it records by default is missing."""
 
     name: str
     words: str
     whole: bool
 
 
-NOTIFY_AND_PTRACE = Way("hybrid", "ptrace + notification", True)
-TRACE_ONLY = Way("trace", "ptrace alone (slower: every filtered call is a stop)", True)
-NOTIFY_ONLY = Way("notify", "notification alone (forks and exits come from /proc: short lives may be missed)", False)
+PTRACE_AND_NOTIFY = Way("ptrace+notify", "ptrace + notification", True)
+PTRACE_AND_TRACE = Way("ptrace+trace", "ptrace alone (slower: every reported call is a stop)", True)
+NOTIFY = Way("notify", "notification alone (processes come from /proc: short lives may be missed)", False)
+PTRACE = Way("ptrace", "ptrace, and that shows processes only: a run wants `--best-effort` here", False)
 NOTHING = Way("none", "nothing: a run refuses to start here, unless it is told `--best-effort`", False)
 
 
@@ -60,13 +61,13 @@ def way(found: Mapping[str, Probe]) -> Way:
         return all(name in found and found[name].ok for name in names)
 
     if ok("seccomp-filter", "ptrace", "user-notification", "proc-mem"):
-        return NOTIFY_AND_PTRACE
+        return PTRACE_AND_NOTIFY
     if ok("seccomp-filter", "ptrace", "seccomp-trace", "proc-mem"):
-        return TRACE_ONLY
+        return PTRACE_AND_TRACE
     # A listener without the caller's memory knows that something was opened, not what: that is no witness.
     if ok("seccomp-filter", "user-notification", "proc-mem"):
-        return NOTIFY_ONLY
-    return NOTHING
+        return NOTIFY
+    return PTRACE if ok("ptrace") else NOTHING
 
 
 def examine(state_folder: Path, signing_key: Path) -> list[tuple[str, list[Probe]]]:

@@ -249,14 +249,14 @@ def test_the_key_is_there_and_private(tmp_path: Path, mode: int | None, ok: bool
 @pytest.mark.parametrize(
     ("missing", "name", "healthy"),
     [
-        ((), "hybrid", True),
-        (("user-notification",), "trace", True),
+        ((), "ptrace+notify", True),
+        (("user-notification",), "ptrace+trace", True),
         (("ptrace", "seccomp-trace"), "notify", False),
         (("ptrace", "seccomp-trace", "user-notification"), "none", False),
-        (("seccomp-filter", "user-notification", "seccomp-trace"), "none", False),
-        (("subreaper",), "hybrid", False),
-        (("state-folder",), "hybrid", False),
-        (("proc-mem",), "none", False),
+        (("seccomp-filter", "user-notification", "seccomp-trace"), "ptrace", False),
+        (("subreaper",), "ptrace+notify", False),
+        (("state-folder",), "ptrace+notify", False),
+        (("proc-mem",), "ptrace", False),
     ],
 )
 def test_the_way_is_the_strongest_that_is_left(missing: tuple[str, ...], name: str, healthy: bool) -> None:
@@ -294,7 +294,7 @@ def test_json_has_stable_keys_and_agrees_with_the_status() -> None:
     assert {frozenset(check) for check in told["checks"]} == {
         frozenset({"group", "name", "ok", "weight", "detail", "fix"})
     }
-    assert told["mode"]["name"] in ("hybrid", "trace", "notify", "none")
+    assert told["mode"]["name"] in ("ptrace+notify", "ptrace+trace", "notify", "ptrace", "none")
 
 
 def test_a_state_folder_that_cannot_be_made_fails_the_command(
@@ -321,7 +321,8 @@ def test_the_command_as_a_plain_user(plain_user: RunAs) -> None:
     assert json.loads(done.stdout)["mode"] == json.loads(as_oneself.stdout)["mode"]
 
 
-WAYS = {"docker": "hybrid", "podman": "hybrid", "drop-all": "hybrid", "no-ptrace": "notify", "gvisor-like": "none"}
+WHOLE = "ptrace+notify"
+WAYS = {"docker": WHOLE, "podman": WHOLE, "drop-all": WHOLE, "no-ptrace": "notify", "gvisor-like": "none"}
 
 
 @pytest.mark.container
@@ -331,7 +332,7 @@ def test_the_command_in_containers(container: Callable[[str], Container], profil
     told = json.loads(done.stdout)
     checks = {check["name"]: check for check in told["checks"]}
     assert told["mode"]["name"] == WAYS[profile]
-    assert done.returncode == (0 if WAYS[profile] == "hybrid" else 1)
+    assert done.returncode == (0 if WAYS[profile] == WHOLE else 1)
     # Also refused where the machine itself refuses it (a chroot, a sysctl).
     assert checks["user-namespace"]["ok"] is (profile == "podman" and doctor_machine.user_namespace().ok)
     assert checks["pidfd-getfd"]["ok"] is (profile == "podman")
