@@ -133,6 +133,18 @@ class Output:
         """Print one JSON object on one line."""
         self._sink.write(json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n")
 
+    def write_bytes(self, chunks: Iterable[bytes]) -> None:
+        """Write an export on standard output as it is: its format has its own escaping."""
+        self.flush()
+        raw = getattr(self._stdout, "buffer", None)
+        for chunk in chunks:
+            if raw is not None:
+                raw.write(chunk)
+            else:
+                self._stdout.write(chunk.decode("utf-8", "backslashreplace"))
+        if raw is not None:
+            raw.flush()
+
     def note(self, content: str | Line) -> None:
         """Say something on standard error that is not the result."""
         pieces: Line = [(content, "")] if isinstance(content, str) else content

@@ -1,0 +1,74 @@
+"""`agentwrap export`: a recording's events in another format, to standard output or a file."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from agentwrap.cli import reading
+from agentwrap.cli.output import Output, common_options, pass_output
+from agentwrap.errors import AgentwrapError
+from agentwrap.export import FORMATS, exporter
+from agentwrap.views.context import Context
+from agentwrap.views.summary import started_at
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def _format_options(function: Function) -> Function:
+    """One flag for each format there is."""
+    for name in reversed(FORMATS):
+        function = click.option(f"--{name}", "format_name", flag_value=name, help=FORMATS[name])(function)
+    return function
+
+
+@click.command(cls=reading.FilterCommand, short_help="Write a recording's events in another format.")
+@click.argument("words", metavar="[FILE] [FILTER]...", nargs=-1)
+@_format_options
+@click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, which must not exist.")
+@common_options()
+@pass_output
+def command(output: Output, words: tuple[str, ...], format_name: str | None, target: str | None) -> int:
+    """Write the events of a recording, all of them or those that pass the FILTER words, in another format.
+
+    Without FILE, the latest recording. In JSON lines, every object has `schema`, `type`, `seq`, `ts`, `mono_ns`,
+    `span`, `pid`, `subject`, `verdict` and `data`; fields are only ever added.
+    """
+    if format_name is None:
+        raise AgentwrapError(
+            "usage", "which format?", evidence="formats: " + ", ".join(FORMATS), hint="`agentwrap export --jsonl`"
+        )
+    path, chosen = reading.file_and_filter(words)
+    with reading.open_recording(path) as source:
+        context = Context(source)
+        rows = (row for row in source.rows(kinds=chosen.kinds()) if chosen(row, context.span))
+        chunks = exporter(format_name)(rows, started_at(source.meta))
+        if target is None or target == "-":
+            output.write_bytes(chunks)
+        else:
+            _write(Path(target), chunks)
+    return 0
+
+
+def _write(path: Path, chunks: Iterator[bytes]) -> None:
+    """Write a new file, readable by its owner. Raises AgentwrapError `exists`, `output`; leaves no half of a file."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise AgentwrapError("exists", "the output is already there", evidence=str(path), hint="name another") from None
+    except OSError as failure:
+        raise _cannot_write(path, failure) from failure
+    try:
+        with open(descriptor, "wb", buffering=1 << 20) as file:
+            file.writelines(chunks)
+    except BaseException as failure:
+        path.unlink(missing_ok=True)
+        if isinstance(failure, OSError):
+            raise _cannot_write(path, failure) from failure
+        raise
+
+
+def _cannot_write(path: Path, failure: OSError) -> AgentwrapError:
+    return AgentwrapError("output", "cannot write the output", evidence=f"{path}: {failure.strerror}")

@@ -1,0 +1,105 @@
+"""What the reading commands share: which recording is meant, the filter words, how times are told."""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentwrap import text
+from agentwrap.errors import AgentwrapError
+from agentwrap.views.filter import Filter, is_filter, parse
+from agentwrap.views.summary import started_at
+
+if TYPE_CHECKING:
+    from agentwrap.recording.reader import Reader
+
+_NEGATED = re.compile(r'-(?:[a-z]+:|%|")')
+
+
+class FilterCommand(click.Command):
+    """A command that takes filter words: a negated one (`-path:*.lock`) is not an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Move negated filter words behind a `--`, where click leaves them alone."""
+        own, after = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        negated = [word for word in own if _NEGATED.match(word)]
+        if negated:
+            args = [*(word for word in own if not _NEGATED.match(word)), "--", *after, *negated]
+        return super().parse_args(ctx, args)
+
+
+def file_and_filter(words: Sequence[str]) -> tuple[Path, Filter]:
+    """`[FILE] [FILTER...]` as given: the recording (the latest one if none is named) and the filter.
+
+    The first word is a file if it names one that exists, has a slash, or ends in `.agentlog`.
+    Raises AgentwrapError `not-found`, `usage`.
+    """
+    if words and not is_filter(words[0]) and _means_file(words[0]):
+        return Path(words[0]), parse(*words[1:])
+    chosen = parse(*words)
+    return latest(), chosen
+
+
+def _means_file(word: str) -> bool:
+    from agentwrap.recording.places import SUFFIX
+
+    return "/" in word or word.endswith(SUFFIX) or os.path.lexists(word)
+
+
+def latest() -> Path:
+    """The latest recording. Raises AgentwrapError `not-found`."""
+    from agentwrap.recording import places
+
+    path = places.latest_recording(os.environ)
+    if path is None:
+        raise AgentwrapError(
+            "not-found",
+            "there is no recording yet",
+            evidence=f"looked in {places.recordings_dir(os.environ)}",
+            hint="`agentwrap -- COMMAND` makes one",
+        )
+    return path
+
+
+def open_recording(path: Path) -> "Reader":
+    """Open a recording. Raises AgentwrapError with one clear reason."""
+    from agentwrap.recording.reader import Reader
+
+    return Reader.open(path)
+
+
+def utc(unix_ns: int, *, fraction: int = 3) -> str:
+    """RFC 3339 in UTC with `fraction` decimals."""
+    from agentwrap.export.stamps import rfc3339
+
+    return rfc3339(unix_ns, fraction)
+
+
+def utc_clock(meta: Any) -> Callable[[int], str]:
+    """A clock that tells `at_ns` as the time of day in UTC: `03:01:12.102`."""
+    started_ns = started_at(meta)
+    return lambda at_ns: utc(started_ns + at_ns)[11:23]
+
+
+def started_words(meta: Any, *, in_utc: bool) -> str:
+    """When the run began, in local time, or in UTC."""
+    started_ns = started_at(meta)
+    if not started_ns:
+        return ""
+    if in_utc:
+        return utc(started_ns, fraction=0)
+    from datetime import datetime
+
+    try:
+        # Local time is what a person at this machine asks for.
+        return datetime.fromtimestamp(started_ns // 10**9).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def count_of(number: int, noun: str) -> str:
+    """`1 event`, `2 events`."""
+    return text.count(number, noun)

@@ -1,0 +1,276 @@
+"""`agentwrap show`: what a recording tells, as a stream of lines, a tree, files, diffs, gaps or JSON."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentwrap import text
+from agentwrap.cli import reading
+from agentwrap.cli.output import Output, common_options, pass_output
+from agentwrap.errors import EXIT_NOT_COVERED, AgentwrapError
+from agentwrap.evidence import check
+from agentwrap.policy.coverage import parse_requirements
+from agentwrap.views import noise, summary
+from agentwrap.views.context import Context
+from agentwrap.views.filter import Filter
+from agentwrap.views.lines import stream_line
+from agentwrap.views.source import Row
+from agentwrap.views.styled import Line
+
+if TYPE_CHECKING:
+    from agentwrap.recording.reader import Reader
+
+VIEWS = ("tree", "files", "diff", "errors", "denied", "gaps")
+
+
+@dataclass
+class Wish:
+    """What was asked for."""
+
+    view: str
+    chosen: Filter
+    everything: bool
+    limit: int | None
+    in_utc: bool
+
+
+@click.command(cls=reading.FilterCommand, short_help="Show what a recording tells.")
+@click.argument("words", metavar="[FILE] [FILTER]...", nargs=-1)
+@click.option("--tree", "view", flag_value="tree", help="Who started whom, and what each touched.")
+@click.option("--files", "view", flag_value="files", help="What changed on disk, by path.")
+@click.option("--diff", "view", flag_value="diff", help="Each edit with its unified diff.")
+@click.option("--errors", "view", flag_value="errors", help="Failed exits, signals and denials.")
+@click.option("--denied", "view", flag_value="denied", help="Denials.")
+@click.option("--gaps", "view", flag_value="gaps", help="What could be seen, and what could not.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Show also what is left out as noise.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N events.")
+@click.option("--utc", "in_utc", is_flag=True, help="Time of day in UTC instead of seconds since the start.")
+@click.option("--require", metavar="LIST", help="Exit 3 unless this was covered, such as `exec,file-write`.")
+@common_options(json_output=True, pager=True)
+@pass_output
+def command(
+    output: Output,
+    words: tuple[str, ...],
+    view: str | None,
+    everything: bool,
+    limit: int | None,
+    in_utc: bool,
+    require: str | None,
+) -> int:
+    """Show what a recording tells: what ran, what changed, where it connected, and what could not be seen.
+
+    Without FILE, the latest recording. FILTER words choose events, such as `kind:file`, `path:*.py`, `verdict:deny`,
+    `since:2m`; a `-` before one negates it. `agentwrap help filters` tells all of them.
+    """
+    requirements = parse_requirements(require) if require is not None else None
+    path, chosen = reading.file_and_filter(words)
+    wish = Wish(view or "stream", chosen, everything, limit, in_utc)
+    with reading.open_recording(path) as source:
+        judged = check.check(source, requirements) if requirements is not None else None
+        if output.json:
+            document = document_of(source, wish)
+            if judged is not None:
+                document["check"] = judged.document()
+            output.document(document)
+        else:
+            with output.paged():
+                output.lines(lines_of(source, wish, output.columns()))
+                if judged is not None:
+                    output.lines(_required(judged))
+    return EXIT_NOT_COVERED if judged is not None and judged.status else 0
+
+
+def _required(judged: check.Report) -> Iterator[Line]:
+    from agentwrap.views.coverage import judgement_lines
+
+    yield []
+    yield [("required", "title")]
+    yield from judgement_lines(judged.judgements)
+
+
+def lines_of(source: "Reader", wish: Wish, columns: int | None) -> Iterator[Line]:
+    """Every line of a view, as it is read."""
+    clock = reading.utc_clock(source.meta) if wish.in_utc else text.clock
+    context = Context(source, columns=columns, live=source.state() == "live", clock=clock)
+    yield from summary.header(source, reading.started_words(source.meta, in_utc=wish.in_utc))
+    yield []
+    yield from _VIEWS[wish.view](source, wish, context)
+    if wish.view != "gaps":
+        yield from _closing_gaps(source)
+
+
+def _closing_gaps(source: "Reader") -> Iterator[Line]:
+    statements = check.statements(source)
+    yield from summary.gap_summary(check.holes(source))
+    yield from summary.uncovered(statements, ("exec", "file-write", "connect"))
+
+
+def _rows(source: "Reader", wish: Wish) -> Iterator[Row]:
+    """The rows the filter lets through."""
+    rows: Iterator[Row] = source.rows(kinds=wish.chosen.kinds())
+    if not wish.chosen:
+        return rows
+    context = Context(source)
+    return (row for row in rows if wish.chosen(row, context.span))
+
+
+def _named_kinds(chosen: Filter) -> bool:
+    """Whether the filter names kinds one by one: then none of them is told elsewhere."""
+    return any(term.key == "kind" and not term.negated for term in chosen.terms)
+
+
+def _stream(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    tally, hidden, shown = summary.Tally(), Counter[str](), 0
+    explicit = _named_kinds(wish.chosen)
+    stopped = False
+    for row in _rows(source, wish):
+        tally.add(row)
+        reason = "" if wish.everything else noise.hidden(row, live=context.live)
+        if reason and not (explicit and reason not in noise.NOISE):
+            hidden[reason] += 1
+            continue
+        if wish.limit is not None and shown >= wish.limit:
+            stopped = True
+            break
+        shown += 1
+        yield stream_line(row, context)
+    yield []
+    if stopped:
+        yield [(f"stopped after {text.count(shown, 'event')} (`-n`); there are more", "dim")]
+        return
+    if wish.chosen:
+        yield [(f"{shown:,} of {source.count():,} events match `{wish.chosen}` and are shown", "dim")]
+    else:
+        yield from summary.totals(tally, check.statements(source), check.holes(source))
+    yield from summary.hidden_summary(hidden, noise.NOISE if not wish.chosen else frozenset(hidden))
+
+
+def _tree(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    from agentwrap.views import tree
+
+    chosen, everything = wish.chosen, wish.everything
+    built = tree.build(source, lambda row: chosen(row, context.span) and (everything or not noise.hidden(row)))
+    yield from tree.tree_lines(built, context.columns)
+    yield []
+
+
+def _files(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    from agentwrap.views import files
+
+    hidden = Counter[str]()
+    changes = files.collect(_visible(source, wish, files.CHANGES, hidden), context)
+    yield from files.file_lines(changes, context)
+    yield []
+    number = text.count(len(changes), "path") if changes else "no path"
+    yield [(f"{number} changed, as far as it was seen", "")]
+    yield from summary.hidden_summary(hidden, noise.NOISE)
+
+
+def _diff(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    from agentwrap.views import files
+
+    hidden = Counter[str]()
+    yield from files.diff_lines(_visible(source, wish, files.CHANGES, hidden), context, lambda _row: True)
+    yield []
+    yield from summary.hidden_summary(hidden, noise.NOISE)
+
+
+def _visible(source: "Reader", wish: Wish, kinds: tuple[str, ...], hidden: Counter[str]) -> Iterator[Row]:
+    """Rows of some kinds that the filter lets through and that are no noise, up to the limit."""
+    left = wish.limit
+    context = Context(source)
+    for row in source.rows(kinds=kinds):
+        if not wish.chosen(row, context.span):
+            continue
+        if not wish.everything and (reason := noise.hidden(row)):
+            hidden[reason] += 1
+            continue
+        if left is not None:
+            if left == 0:
+                return
+            left -= 1
+        yield row
+
+
+def _errors(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    yield from _only(source, wish, context, _is_error, "failed exit, signal or denial")
+
+
+def _denied(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    yield from _only(source, wish, context, lambda row: row.verdict == "deny", "denial")
+
+
+def _is_error(row: Row) -> bool:
+    failed = row.kind in ("process.exit", "run.end") and (row.data.get("status") or row.data.get("signal"))
+    return bool(failed) or row.verdict == "deny"
+
+
+def _only(
+    source: "Reader", wish: Wish, context: Context, wanted: Callable[[Row], bool], noun: str
+) -> Iterator[Line]:
+    shown = 0
+    for row in _rows(source, wish):
+        if wanted(row):
+            if wish.limit is not None and shown >= wish.limit:
+                break
+            shown += 1
+            yield stream_line(row, context)
+    if not shown:
+        yield [(f"no {noun} was recorded", "dim")]
+    yield []
+
+
+def _gaps(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    from agentwrap.views.coverage import coverage_table, gap_lines
+
+    if wish.chosen:
+        raise AgentwrapError("usage", "`--gaps` takes no filter", hint="`agentwrap show kind:gap ...` filters gaps")
+    yield from coverage_table(check.statements(source))
+    yield []
+    yield from gap_lines(source, context.clock)
+
+
+_VIEWS: dict[str, Callable[["Reader", Wish, Context], Iterator[Line]]] = {
+    "stream": _stream,
+    "tree": _tree,
+    "files": _files,
+    "diff": _diff,
+    "errors": _errors,
+    "denied": _denied,
+    "gaps": _gaps,
+}
+
+
+def _is_file(row: Row) -> bool:
+    return row.kind.startswith("file.")
+
+
+_WANTED: dict[str, Callable[[Row], bool]] = {
+    "errors": _is_error,
+    "denied": lambda row: row.verdict == "deny",
+    "files": _is_file,
+    "diff": _is_file,
+    "gaps": lambda row: row.kind == "gap",
+}
+
+
+def document_of(source: "Reader", wish: Wish) -> dict[str, Any]:
+    """The JSON document: the run, its events (those the view is about), its coverage and gaps."""
+    from agentwrap.export.jsonl import event_object, span_object
+
+    started_ns = summary.started_at(source.meta)
+    wanted = _WANTED.get(wish.view, lambda _row: True)
+    rows = filter(wanted, _rows(source, wish))
+    events = [event_object(row, started_ns) for _, row in zip(range(wish.limit or 2**62), rows, strict=False)]
+    return {
+        "schema": 1,
+        "meta": dict(source.meta),
+        "state": source.state(),
+        "spans": [span_object(span) for span in source.spans().values()],
+        "events": events,
+        "coverage": [vars(statement) for statement in check.statements(source)],
+        "gaps": [vars(hole) for hole in check.holes(source)],
+    }

@@ -1,0 +1,185 @@
+"""The header and the summary of a recording: what ran, when, how it ended, how much happened, what was not seen.
+
+Counts while rows stream by, in bounded memory. Says "none recorded" only together with whether it would have been
+recorded: absence is not claimed under partial coverage.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from agentwrap import text
+from agentwrap.evidence.check import holes as holes_of
+from agentwrap.evidence.check import statements as statements_of
+from agentwrap.policy.coverage import Hole, Statement, strongest
+from agentwrap.views.context import command_line, outcome
+from agentwrap.views.source import Row, Source, foreign_text
+from agentwrap.views.styled import Line, Piece, line
+
+# Past this many different ones, the number is told as "at least".
+MOST_DISTINCT = 20_000
+_COUNTED = (
+    "process.start", "process.exit", "process.denied", "file.edit", "net.connect", "net.send", "net.bind", "net.listen",
+)  # fmt: skip
+
+
+class Tally:
+    """Counts of one recording, or of the rows a filter let through."""
+
+    def __init__(self) -> None:
+        self.events = self.processes = self.failed = self.denials = 0
+        self.last_ns = 0
+        self._files: set[str] = set()
+        self._hosts: set[str] = set()
+
+    def add(self, row: Row) -> None:
+        """Count one row."""
+        self.events += 1
+        self.last_ns = max(self.last_ns, row.at_ns)
+        if row.verdict == "deny":
+            self.denials += 1
+        kind, data = row.kind, row.data
+        if kind == "process.start":
+            self.processes += 1
+        elif kind == "process.exit":
+            self.failed += bool(data.get("status") or data.get("signal"))
+        elif kind == "file.edit":
+            if data.get("klass", "work") == "work" and data.get("change") != "transient":
+                _remember(self._files, foreign_text(data.get("path")))
+        elif kind in ("net.connect", "net.send") and data.get("family") in ("inet", "inet6"):
+            _remember(self._hosts, foreign_text(data.get("host")))
+
+    @property
+    def files(self) -> str:
+        """`3 files`, `at least 20,000 files`."""
+        return _distinct(self._files, "file")
+
+    @property
+    def hosts(self) -> str:
+        """`1 host`, `no host`."""
+        return _distinct(self._hosts, "host")
+
+
+def _remember(distinct: set[str], item: str) -> None:
+    if len(distinct) < MOST_DISTINCT:
+        distinct.add(item)
+
+
+def _distinct(items: set[str], noun: str) -> str:
+    if len(items) >= MOST_DISTINCT:
+        return f"at least {text.count(MOST_DISTINCT, noun)}"
+    return text.count(len(items), noun) if items else f"no {noun}"
+
+
+def command_of(meta: Mapping[str, str]) -> str:
+    """The command of the run as a shell would take it (`meta.command` is a JSON list)."""
+    told = meta.get("command", "")
+    try:
+        words = json.loads(told)
+    except ValueError:
+        return told
+    return command_line([foreign_text(word) for word in words]) if isinstance(words, list) else told
+
+
+def started_at(meta: Mapping[str, str]) -> int:
+    """When the run began, nanoseconds since 1970 UTC, 0 if the file does not say."""
+    told = meta.get("started_unix_ns", "")
+    return int(told) if told.isascii() and told.isdigit() and len(told) < 20 else 0
+
+
+_BADGES: dict[str, Piece] = {
+    "closed": ("closed", "good"),
+    "live": ("live", "bad"),
+    "torn": ("torn", "gap"),
+}
+
+
+_STATES: dict[str, Piece] = {
+    "torn": ("torn: the recorder ended without closing the file; what came after its last event is not in it", "gap"),
+    "live": ("live: the run is not over, or is still being written (`agentwrap tail` follows it)", "bad"),
+}
+
+
+def header(source: Source, started: str) -> Iterator[Line]:
+    """The first lines: command, when it began (`started`, in words), how long, how it ended, state of the file."""
+    run = source.span("run")
+    state = source.state()
+    facts = [started] if started else []
+    if run is not None and run.end_ns is not None:
+        facts.append(text.duration(run.end_ns - run.start_ns))
+    pieces: Line = [(text.clip(command_of(source.meta), 200), "title")]
+    for fact in facts:
+        pieces.append((f"  {fact}", "dim"))
+    if run is not None and run.status:
+        pieces += [("  ", ""), (outcome(run.status), "good" if run.status == "exit 0" else "bad")]
+    reason = run.data.get("reason", "") if run is not None else ""
+    if reason not in ("", "exit", "signal"):
+        pieces.append((f" ({text.escape(str(reason))})", "bad"))
+    yield [*pieces, ("  ", ""), _BADGES.get(state, (text.escape(state), ""))]
+    if state in _STATES:
+        yield line(_STATES[state])
+    if source.meta.get("shape_only", "") in ("1", "true", "yes"):
+        yield line(("shape only: names and contents are replaced by keyed hashes", "dim"))
+
+
+def totals(tally: Tally, statements: Sequence[Statement], holes: Sequence[Hole]) -> Iterator[Line]:
+    """What happened in numbers; where a number is nought, whether it could have been seen."""
+    processes = text.count(tally.processes, "process", "processes")
+    failed = f" ({tally.failed:,} failed)" if tally.failed else ""
+    parts = [
+        f"{processes}{failed}" + _proviso("process", tally.processes, statements, holes),
+        f"{tally.files} changed" + _proviso("file-write", tally.files[:2] != "no", statements, holes),
+        f"{tally.hosts} connected to" + _proviso("connect", tally.hosts[:2] != "no", statements, holes),
+    ]
+    yield line((", ".join(parts), ""))
+    if tally.denials:
+        yield line((f"{text.count(tally.denials, 'denial')} (`agentwrap show --denied`)", "deny"))
+
+
+def _proviso(kind: str, seen: object, statements: Sequence[Statement], holes: Sequence[Hole]) -> str:
+    """What has to be said beside a number: that the kind was not observed, or not wholly."""
+    best = strongest(statements, kind)
+    if best is None or best.tier == "none":
+        return " that we know of (not observed)"
+    if any(hole.kind in (kind, "process") for hole in holes):
+        return " at least (there are gaps)" if seen else " recorded (there are gaps)"
+    return "" if seen else " recorded"
+
+
+def gap_summary(holes: Sequence[Hole]) -> Iterator[Line]:
+    """The gaps by kind and cause, in one line; said at the end of every view of facts."""
+    if not holes:
+        return
+    counted = Counter((hole.kind, hole.cause) for hole in holes)
+    times = {key: f" ({number:,})" if number > 1 else "" for key, number in counted.items()}
+    told = ", ".join(f"{kind} {cause}{times[kind, cause]}" for kind, cause in counted)
+    yield line((f"{text.count(len(holes), 'gap')}: {text.escape(told)}", "gap"), (" (`agentwrap show --gaps`)", "dim"))
+
+
+def uncovered(statements: Sequence[Statement], kinds: Sequence[str]) -> Iterator[Line]:
+    """The kinds among `kinds` that nobody observed, in one line."""
+    missing = [kind for kind in kinds if (best := strongest(statements, kind)) is None or best.tier == "none"]
+    if missing:
+        yield line((f"not observed: {text.words(missing)}", "gap"), (" (`agentwrap show --gaps`)", "dim"))
+
+
+def hidden_summary(hidden: Mapping[str, int], noise: frozenset[str]) -> Iterator[Line]:
+    """What the default view left out, by reason, and how to see it."""
+    most_first = sorted(hidden.items(), key=lambda item: -item[1])
+    told = [f"{number:,} {reason}" for reason, number in most_first if reason in noise]
+    if told:
+        yield line((f"hidden: {', '.join(told)} (`--all` shows them)", "dim"))
+
+
+def summarize(source: Source) -> Line:
+    """One line after a run: what happened, what was not seen, denials last."""
+    tally = Tally()
+    for row in source.rows(kinds=_COUNTED):
+        tally.add(row)
+    statements, holes = statements_of(source), holes_of(source)
+    pieces: Line = [("agentwrap ", "dim"), *(next(iter(totals(tally, statements, holes))))]
+    if holes:
+        pieces.append((f", {text.count(len(holes), 'gap')}", "gap"))
+    if tally.denials:
+        pieces.append((f", {text.count(tally.denials, 'denial')}", "deny"))
+    return pieces
