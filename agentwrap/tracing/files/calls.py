@@ -1,0 +1,331 @@
+"""Calls that were seen before they ran: each knows how to tell, from the file system, that it has happened.
+
+`attempt` is asked when the thread is seen again (then no means it failed), and earlier when somebody else touches the
+same path or at a sweep (then no means not yet). Reports what it finds through the desk.
+"""
+
+import os
+import stat
+from typing import Literal
+
+from agentwrap.events import FileDirectory, FileLink, FileMode, FileSpecial
+from agentwrap.events.file import FileClass
+from agentwrap.tracing.files.desk import Desk
+from agentwrap.tracing.files.pending import Pending
+from agentwrap.tracing.files.places import is_there, lstat
+from agentwrap.tracing.files.settings import Place, Who
+from agentwrap.tracing.files.snapshot import ABSENT, Key, Snapshot, depth_after, take, take_known
+
+
+class Call:
+    """A call of one thread.
+
+    `rival`: an earlier call of another thread about the same name that is not known to have happened. Of two that
+    remove or make the same thing only one can succeed: `done` tells that it was this one.
+    """
+
+    __slots__ = ("at_ns", "done", "klass", "place", "rival", "who")
+
+    def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int) -> None:
+        self.who = who
+        self.place = place
+        self.klass: FileClass = klass
+        self.at_ns = at_ns
+        self.rival: Call | None = None
+        self.done = False
+
+    def names(self) -> tuple[bytes, ...]:
+        """The host paths whose meaning it changes."""
+        return (self.place.host,)
+
+    def attempt(self, desk: Desk) -> bool:
+        """Report and return True if it has happened."""
+        raise NotImplementedError
+
+
+class Unlink(Call):
+    """`before`: what is about to vanish; `made`: by the tree itself, so it only passed through."""
+
+    __slots__ = ("before", "made")
+
+    def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int, before: Snapshot, *, made: bool) -> None:
+        super().__init__(who, place, klass, at_ns)
+        self.before = before
+        self.made = made
+
+    def attempt(self, desk: Desk) -> bool:
+        """See `Call`."""
+        host = self.place.host
+        if is_there(host):
+            status = lstat(host)
+            if status is not None and (status.st_dev, status.st_ino) == self.before.key:
+                return False
+        path = self.place.path
+        before = self.before
+        role: Literal["before", "after"] = "before" if desk.is_first(host) and not self.made else "after"
+        desk.known.pop(host)
+        writers: tuple[str, ...] = ()
+        pending = desk.pending.by_host.get(host)
+        if pending is not None:
+            if pending.spans and pending.spans != [self.who.span]:
+                writers = (*(span for span in pending.spans if span != self.who.span), self.who.span)
+            desk.pending.remove(pending)
+        if before.content is not None:
+            desk.report.content(before.state.raw, before.content, role)
+        if before.state.omitted:
+            desk.report.omission(self.who.span, self.who.pid, path, before.state)
+        desk.report.edit(
+            path,
+            self.klass,
+            before.state,
+            ABSENT.state,
+            change="transient" if self.made else "delete",
+            via="remove",
+            span=self.who.span,
+            pid=self.who.pid,
+            writers=writers,
+            at_ns=self.at_ns,
+        )
+        return True
+
+
+class RemoveDirectory(Call):
+    """rmdir."""
+
+    __slots__ = ("key", "mode")
+
+    def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int, status: os.stat_result) -> None:
+        super().__init__(who, place, klass, at_ns)
+        self.key: Key = (status.st_dev, status.st_ino)
+        self.mode = status.st_mode & 0o7777
+
+    def attempt(self, desk: Desk) -> bool:
+        """See `Call`."""
+        status = lstat(self.place.host)
+        if status is not None and (status.st_dev, status.st_ino) == self.key:
+            return False
+        desk.report.sink(
+            FileDirectory(
+                at_ns=self.at_ns, span=self.who.span, pid=self.who.pid, path=self.place.path,
+                change="remove", mode=self.mode, klass=self.klass,
+            )
+        )  # fmt: skip
+        return True
+
+
+class MakeDirectory(Call):
+    """mkdir."""
+
+    __slots__ = ()
+
+    def attempt(self, desk: Desk) -> bool:
+        """See `Call`."""
+        status = lstat(self.place.host)
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            return False
+        desk.report.sink(
+            FileDirectory(
+                at_ns=self.at_ns, span=self.who.span, pid=self.who.pid, path=self.place.path,
+                change="create", mode=status.st_mode & 0o7777, klass=self.klass,
+            )
+        )  # fmt: skip
+        return True
+
+
+class Symlink(Call):
+    """symlink."""
+
+    __slots__ = ()
+
+    def attempt(self, desk: Desk) -> bool:
+        """See `Call`."""
+        found = take(self.place.host, "stat", desk.settings)
+        if found.state.type != "symlink":
+            return False
+        who, place = self.who, self.place
+        desk.report.sink(
+            FileLink(
+                at_ns=self.at_ns, span=who.span, pid=who.pid, path=place.path,
+                target=found.state.target, link="symbolic", klass=self.klass,
+            )
+        )  # fmt: skip
+        desk.remember(who, place, self.klass, found, made=True, recorded=True)
+        return True
+
+
+class HardLink(Call):
+    """link: `old` gets the further name `place`."""
+
+    __slots__ = ("key", "old")
+
+    def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int, old: Place, key: Key) -> None:
+        super().__init__(who, place, klass, at_ns)
+        self.old = old
+        self.key = key
+
+    def attempt(self, desk: Desk) -> bool:
+        """See `Call`."""
+        found = take(self.place.host, "stat", desk.settings)
+        if found.key != self.key:
+            return False
+        who, place = self.who, self.place
+        source = desk.pending.by_host.get(self.old.host)
+        if source is not None:
+            desk.settle(source)
+        desk.report.sink(
+            FileLink(
+                at_ns=self.at_ns, span=who.span, pid=who.pid, path=place.path,
+                target=self.old.path, link="hard", klass=self.klass,
+            )
+        )  # fmt: skip
+        desk.remember(who, place, self.klass, found, made=True, recorded=True)
+        return True
+
+
+class LinkDescriptor(Call):
+    """linkat of a file without a name (O_TMPFILE): a file appears with all its content."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int, key: Key) -> None:
+        super().__init__(who, place, klass, at_ns)
+        self.key = key
+
+    def attempt(self, desk: Desk) -> bool:
+        """See `Call`."""
+        after = take(self.place.host, depth_after(self.klass), desk.settings)
+        if after.key != self.key:
+            return False
+        who, place = self.who, self.place
+        pending = desk.follow(who, place, self.klass, ABSENT)
+        desk.pending.hold(pending, who, self.at_ns)  # its descriptor is still open
+        desk.arrived(pending, after, via="link")
+        return True
+
+
+class MakeNode(Call):
+    """mknod, or a unix socket's bind."""
+
+    __slots__ = ()
+
+    def attempt(self, desk: Desk) -> bool:
+        """See `Call`."""
+        status = lstat(self.place.host)
+        kind = None if status is None else _node_type(status.st_mode)
+        if status is None or kind is None:
+            return False
+        who, place = self.who, self.place
+        desk.report.sink(
+            FileSpecial(
+                at_ns=self.at_ns, span=who.span, pid=who.pid, path=place.path, type=kind, klass=self.klass
+            )
+        )  # fmt: skip
+        found = take_known(place.host, status, "stat", desk.settings)
+        desk.remember(who, place, self.klass, found, made=True, recorded=True)
+        return True
+
+
+def _node_type(mode: int) -> Literal["fifo", "socket", "character", "block", "file"] | None:
+    if stat.S_ISFIFO(mode):
+        return "fifo"
+    if stat.S_ISSOCK(mode):
+        return "socket"
+    if stat.S_ISCHR(mode):
+        return "character"
+    if stat.S_ISBLK(mode):
+        return "block"
+    return "file" if stat.S_ISREG(mode) else None
+
+
+class Truncate(Call):
+    """truncate by path: nobody keeps it open, so it is looked at as soon as the call is over."""
+
+    __slots__ = ("pending",)
+
+    def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int, pending: Pending) -> None:
+        super().__init__(who, place, klass, at_ns)
+        self.pending = pending
+
+    def names(self) -> tuple[bytes, ...]:
+        """See `Call`."""
+        return ()
+
+    def attempt(self, desk: Desk) -> bool:
+        """See `Call`."""
+        if desk.pending.by_host.get(self.pending.host) is not self.pending:
+            return True  # looked at and let go meanwhile
+        status = lstat(self.place.host)
+        before = self.pending.before.signature
+        if status is not None and (status.st_size, status.st_mtime_ns) == before[:2]:
+            return False
+        desk.settle_if_due(self.pending)
+        return True
+
+
+class Attribute(Call):
+    """chmod, chown, setxattr: `states` are the values before, of the name itself and of what it leads to."""
+
+    __slots__ = ("change", "name", "states")
+
+    def __init__(
+        self,
+        who: Who,
+        place: Place,
+        klass: FileClass,
+        at_ns: int,
+        change: Literal["mode", "owner", "xattr"],
+        name: bytes = b"",
+    ) -> None:
+        super().__init__(who, place, klass, at_ns)
+        self.change: Literal["mode", "owner", "xattr"] = change
+        self.name = name
+        self.states = self._states()
+
+    def names(self) -> tuple[bytes, ...]:
+        """See `Call`."""
+        return ()  # two of them may both succeed
+
+    def _states(self) -> tuple[object, ...]:
+        host = self.place.host
+        found: list[object] = []
+        for follow in (False, True):
+            try:
+                if self.change == "xattr":
+                    found.append(_xattr(host, self.name, follow=follow))
+                    continue
+                status = os.stat(host, follow_symlinks=follow)
+                mode = (status.st_mode & 0o7777,) if self.change == "mode" else (status.st_uid, status.st_gid)
+                found.append(mode)
+            except OSError:
+                found.append(None)
+        return tuple(found)
+
+    def attempt(self, desk: Desk) -> bool:
+        """See `Call`."""
+        for old, new in zip(self.states, self._states(), strict=True):
+            if old != new and new is not None:
+                self._report(desk, old, new)
+                return True
+        return False
+
+    def _report(self, desk: Desk, old: object, new: object) -> None:
+        who, path = self.who, self.place.path
+        pending = desk.pending.by_host.get(self.place.host)
+        if pending is not None and pending.before.absent and self.change != "xattr":
+            return  # a file that is just being made: its creation tells mode and owner
+        event = FileMode(
+            at_ns=self.at_ns, span=who.span, pid=who.pid, path=path, change=self.change, klass=self.klass,
+            before=old[0] if self.change == "mode" and isinstance(old, tuple) else 0,
+            after=new[0] if self.change == "mode" and isinstance(new, tuple) else 0,
+            before_owner=old if self.change == "owner" and isinstance(old, tuple) else (0, 0),
+            after_owner=new if self.change == "owner" and isinstance(new, tuple) else (0, 0),
+            xattr=self.name,
+        )  # fmt: skip
+        desk.report.sink(event)
+
+
+def _xattr(host: bytes, name: bytes, *, follow: bool) -> bytes:
+    try:
+        return os.getxattr(host, name, follow_symlinks=follow)
+    except OSError:
+        return b"\0absent"  # never set, or not for us to read (security.*, trusted.*): no change is seen then

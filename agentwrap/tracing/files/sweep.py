@@ -1,0 +1,143 @@
+"""Looks at files when nobody tells us to: the writer closed it, is quiet for long, or is gone; and once at the end.
+
+Reads `/proc/PID/fd` of processes that have followed files. Bounded: a slice takes about two milliseconds.
+"""
+
+import os
+import time
+
+from agentwrap.tracing.files.desk import Desk
+from agentwrap.tracing.files.pending import Holder, Pending
+from agentwrap.tracing.files.snapshot import Key
+
+SLICE_NS = 2_000_000
+SCAN_SHARE = 20
+"""A scan of a process's descriptors that took t is not repeated before 20 t."""
+
+SCAN_WAIT_NS = 40_000_000
+UNSEEN_OPEN_NS = 300_000_000
+"""A descriptor that was announced and is not there yet may still come: the call continues after we were told."""
+
+LONG_OPEN_NS = 1_000_000_000
+"""A file that stays open is looked at while it is open, ever less often (`desk.FREE_LOOKS`)."""
+
+
+class Sweeper:
+    """Works through the desk's pending files, a slice at a time."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._next_scan_ns: dict[int, int] = {}
+        self._queue: list[int] | None = None
+
+    def ended(self, pid: int) -> None:
+        """A process is gone, with all its descriptors."""
+        desk = self._desk
+        self._next_scan_ns.pop(pid, None)
+        for pending in list(desk.pending.by_pid.get(pid, ())):
+            looked = desk.settle_if_due(pending)
+            desk.pending.release(pending, pid)
+            if looked and not pending.holders:
+                desk.let_go(pending)
+
+    def shed(self, pid: int) -> None:
+        """One process has very many files waiting: look at those it closed."""
+        self._scan(pid, thorough=True)
+
+    def slice(self) -> bool:
+        """Do some of the work; False when the round is done."""
+        desk = self._desk
+        until_ns = time.perf_counter_ns() + SLICE_NS
+        if self._queue is None:
+            self._queue = list(desk.pending.by_pid)
+        while self._queue:
+            self._scan(self._queue.pop(), thorough=False)
+            if time.perf_counter_ns() > until_ns:
+                return True
+        for pending in list(desk.pending.loose):
+            if desk.settle_if_due(pending) and not pending.holders:
+                desk.let_go(pending)
+            if time.perf_counter_ns() > until_ns:
+                return True
+        self._queue = None
+        return False
+
+    def finish(self) -> None:
+        """Look at all that is pending, then at all that was ever written."""
+        desk = self._desk
+        for pending in list(desk.pending.by_host.values()):
+            desk.settle(pending)
+            desk.let_go(pending)
+        for host, known in desk.known.items():
+            desk.late(host, known)
+
+    def _scan(self, pid: int, *, thorough: bool) -> None:
+        desk = self._desk
+        files = desk.pending.by_pid.get(pid)
+        now_ns = desk.now()
+        if not files or (now_ns < self._next_scan_ns.get(pid, 0) and not thorough):
+            return
+        started_ns = time.perf_counter_ns()
+        open_keys = _open_files(pid)
+        took_ns = time.perf_counter_ns() - started_ns
+        self._next_scan_ns[pid] = now_ns + max(SCAN_WAIT_NS, SCAN_SHARE * took_ns)
+        if open_keys is None:
+            return  # gone, which will be told; or its descriptors may not be read: its end will tell
+        until_ns = started_ns + (SLICE_NS if not thorough else 100 * SLICE_NS)
+        for pending in list(files):
+            self._look(pending, pid, open_keys, now_ns)
+            if time.perf_counter_ns() > until_ns:
+                self._next_scan_ns[pid] = 0  # go on in the next round
+                break
+
+    def _look(self, pending: Pending, pid: int, open_keys: set[Key], now_ns: int) -> None:
+        desk = self._desk
+        holder = pending.holders.get(pid)
+        if holder is None:
+            return
+        key = pending.key
+        if key is None:
+            key = _key_now(pending.host)
+            if key is not None:
+                desk.pending.identify(pending, key)
+        if key is not None and key in open_keys:
+            holder.seen = True
+            if now_ns - holder.opened_ns > LONG_OPEN_NS:
+                desk.settle_if_due(pending)
+            return
+        if not self._over(holder, now_ns):
+            return
+        if desk.settle_if_due(pending):
+            desk.pending.release(pending, pid)
+            if not pending.holders:
+                desk.let_go(pending)
+
+    @staticmethod
+    def _over(holder: Holder, now_ns: int) -> bool:
+        """Whether the descriptor was there and is not any more, or will hardly come."""
+        return holder.seen or now_ns - holder.opened_ns > UNSEEN_OPEN_NS
+
+
+def _key_now(host: bytes) -> Key | None:
+    try:
+        status = os.lstat(host)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino)
+
+
+def _open_files(pid: int) -> set[Key] | None:
+    """The inodes a process has open, None where we cannot know."""
+    folder = b"/proc/%d/fd" % pid
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return None
+    keys: set[Key] = set()
+    for name in names:
+        try:
+            status = os.stat(folder + b"/" + name)
+        except OSError:
+            continue  # closed meanwhile
+        keys.add((status.st_dev, status.st_ino))
+    return keys

@@ -1,0 +1,436 @@
+"""The file witness: is told of calls before they run, and reports what became of the files. Thread safe.
+
+The kernel continues each call after it was reported here, so its result is not known: the state before is taken at
+once, the state after when the thread is seen again, when the process is over, when somebody else comes to the file,
+at a sweep, and at the end. Decides when to look; `desk` decides what a look means. Never raises into the tracer.
+"""
+
+import os
+import stat
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+from agentwrap.events import FileClass, FileRead, Sink
+from agentwrap.tracing.files.calls import (
+    Attribute,
+    Call,
+    HardLink,
+    LinkDescriptor,
+    MakeDirectory,
+    MakeNode,
+    RemoveDirectory,
+    Symlink,
+    Truncate,
+    Unlink,
+)
+from agentwrap.tracing.files.desk import Desk
+from agentwrap.tracing.files.places import PATH_MAX, follow, is_there, lstat
+from agentwrap.tracing.files.rename import Rename
+from agentwrap.tracing.files.settings import TRANSIENT_CONTENT_BYTES, FileSettings, Place, Who
+from agentwrap.tracing.files.snapshot import ABSENT, depth_before, take_known
+from agentwrap.tracing.files.sweep import Sweeper
+
+O_TMPFILE_ONLY = os.O_TMPFILE & ~os.O_DIRECTORY
+RENAME_NOREPLACE = 1
+RENAME_EXCHANGE = 2
+
+MAX_OPEN_FILES = 4096
+"""Files of one process waiting for a look; with more, a sweep is made at once."""
+
+MAX_READ_PATHS = 100_000
+"""Read paths counted per process."""
+
+CALL_OVER_NS = 5_000_000_000
+"""A call that has not happened after this long has failed, even if its thread was not seen again."""
+
+
+class FileTracker:
+    """See the module. `now`: nanoseconds since the start of the run. `classify`: see `tracing.noise`."""
+
+    def __init__(
+        self, sink: Sink, settings: FileSettings, now: Callable[[], int], classify: Callable[[bytes], FileClass]
+    ) -> None:
+        self._lock = threading.Lock()
+        self._desk = Desk(sink, settings, now, classify)
+        self._calls: dict[int, Call] = {}
+        self._claims: dict[bytes, Call] = {}
+        self._reads: dict[int, dict[bytes, int]] = {}
+        self._sweeper = Sweeper(self._desk)
+        self._sink = sink
+        self._more = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether a sweep would have anything to look at."""
+        return bool(self._calls or len(self._desk.pending))
+
+    # -- what the tracer tells: content
+
+    def opening(self, who: Who, place: Place, flags: int, mode: int) -> None:  # noqa: ARG002  mode shows in the result
+        """An open that writes, creates or truncates."""
+        self._told(who, place.path, self._opening, place, flags)
+
+    def _opening(self, who: Who, place: Place, flags: int) -> None:
+        if flags & O_TMPFILE_ONLY:
+            return  # no name: it appears, if ever, by linking_descriptor
+        place = self._steady(place)
+        self._meet(who, place)
+        exclusive = flags & (os.O_CREAT | os.O_EXCL) == os.O_CREAT | os.O_EXCL
+        # An exception costs more than a second call, and files that are about to be made are the hot path.
+        status = lstat(place.host) if not flags & os.O_CREAT or is_there(place.host) else None
+        if status is not None and stat.S_ISLNK(status.st_mode):
+            target = None if exclusive or flags & os.O_NOFOLLOW else follow(place)
+            if target is None:
+                return
+            place = target
+            self._meet(who, place)
+            status = lstat(place.host)
+        klass = self._desk.classify(place.path)
+        if _no_files_there(klass, place.path):
+            return
+        if status is None:
+            if flags & os.O_CREAT:
+                self._hold(who, place, klass, None)
+        elif stat.S_ISREG(status.st_mode) and not exclusive:
+            self._hold(who, place, klass, status)
+
+    def _hold(self, who: Who, place: Place, klass: FileClass, status: os.stat_result | None) -> None:
+        """Follow the file, beginning with its state before unless it is followed already."""
+        desk = self._desk
+        key = None if status is None else (status.st_dev, status.st_ino)
+        pending = desk.pending.find(place.host, key)
+        if pending is None:
+            before = ABSENT if status is None else desk.before(place, status, klass)
+            pending = desk.follow(who, place, klass, before)
+        elif pending.host != place.host:
+            desk.settle(pending)  # another name of the same file: from now on it goes by this one
+            desk.pending.move(pending, place)
+        elif pending.key != key and pending.key is not None:
+            desk.settle(pending)  # replaced by somebody unseen
+        else:
+            desk.settle_if_due(pending)
+        desk.pending.hold(pending, who, desk.now())
+        if len(desk.pending.by_pid[who.pid]) > MAX_OPEN_FILES:
+            self._sweeper.shed(who.pid)
+
+    def inherited(self, who: Who, fd: int) -> None:
+        """A descriptor open for writing that the root process was given from outside."""
+        self._told(who, b"descriptor %d" % fd, self._inherited, fd)
+
+    def _inherited(self, who: Who, fd: int) -> None:
+        link = b"/proc/%d/fd/%d" % (who.pid, fd)
+        status = os.stat(link)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        path = os.readlink(link)
+        named = lstat(path)
+        klass = self._desk.classify(path)
+        if named is None or not os.path.samestat(named, status) or _no_files_there(klass, path):
+            return  # a file without a name, or not visible here: nothing to compare with later
+        self._hold(who, Place(path, path), klass, named)
+
+    def truncating(self, who: Who, place: Place) -> None:
+        """A truncate, or an ftruncate of a descriptor's file."""
+        self._told(who, place.path, self._truncating, place)
+
+    def _truncating(self, who: Who, place: Place) -> None:
+        place = self._steady(place)
+        status = lstat(place.host)
+        if status is not None and stat.S_ISLNK(status.st_mode):
+            target = follow(place)
+            if target is None:
+                return
+            place = target
+            status = lstat(place.host)
+        self._meet(who, place)
+        klass = self._desk.classify(place.path)
+        if status is None or not stat.S_ISREG(status.st_mode) or _no_files_there(klass, place.path):
+            return
+        desk = self._desk
+        pending = desk.pending.find(place.host, (status.st_dev, status.st_ino))
+        if pending is None:
+            pending = desk.follow(who, place, klass, desk.before(place, status, klass))
+            desk.pending.loose[pending] = None
+        pending.touch(who)
+        self._call(Truncate(who, place, klass, desk.now(), pending))
+
+    # -- names
+
+    def unlinking(self, who: Who, place: Place) -> None:
+        """Unlink of anything but a directory."""
+        self._told(who, place.path, self._unlinking, place)
+
+    def _unlinking(self, who: Who, place: Place) -> None:
+        desk = self._desk
+        place = self._steady(place)
+        self._meet(who, place)
+        klass = desk.classify(place.path)
+        status = lstat(place.host)
+        if status is None or stat.S_ISDIR(status.st_mode) or _no_files_there(klass, place.path):
+            return
+        pending = desk.pending.by_host.get(place.host)
+        known = desk.known.get(place.host)
+        made = known.made if known is not None else pending is not None and pending.before.absent
+        if made:
+            small = status.st_size <= TRANSIENT_CONTENT_BYTES
+            before = take_known(place.host, status, depth_before(klass) if small else "stat", desk.settings)
+        else:
+            if pending is not None:
+                desk.settle(pending)
+            before = desk.before(place, status, klass)
+        if not before.absent:
+            self._call(Unlink(who, place, klass, desk.now(), before, made=made))
+
+    def removing_directory(self, who: Who, place: Place) -> None:
+        """Remove an empty directory."""
+        self._told(who, place.path, self._removing_directory, place)
+
+    def _removing_directory(self, who: Who, place: Place) -> None:
+        place = self._steady(place)
+        self._meet(who, place)
+        status = lstat(place.host)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            self._call(RemoveDirectory(who, place, self._class(place), self._desk.now(), status))
+
+    def making_directory(self, who: Who, place: Place, mode: int) -> None:  # noqa: ARG002  mode shows in the result
+        """Make a directory."""
+        self._told(who, place.path, self._making, place, MakeDirectory)
+
+    def making_node(self, who: Who, place: Place, mode: int) -> None:  # noqa: ARG002  the result shows the type
+        """Make a node (mknod, or the bind of a unix socket)."""
+        self._told(who, place.path, self._making, place, MakeNode)
+
+    def symlinking(self, who: Who, target: bytes, place: Place) -> None:  # noqa: ARG002  the result shows the target
+        """Make a symbolic link."""
+        self._told(who, place.path, self._making, place, Symlink)
+
+    def _making(self, who: Who, place: Place, kind: type[MakeDirectory] | type[MakeNode] | type[Symlink]) -> None:
+        place = self._steady(place)
+        self._meet(who, place)
+        if not is_there(place.host):
+            self._call(kind(who, place, self._class(place), self._desk.now()))
+
+    def renaming(self, who: Who, old: Place, new: Place, flags: int) -> None:
+        """Rename, with the flags of renameat2."""
+        self._told(who, new.path, self._renaming, old, new, flags)
+
+    def _renaming(self, who: Who, old: Place, new: Place, flags: int) -> None:
+        desk = self._desk
+        old, new = self._steady(old), self._steady(new)
+        self._meet(who, old)
+        self._meet(who, new)
+        source, target = lstat(old.host), lstat(new.host)
+        exchange = bool(flags & RENAME_EXCHANGE)
+        if source is None or (exchange and target is None):
+            return
+        if target is not None and (flags & RENAME_NOREPLACE or os.path.samestat(source, target)):
+            return
+        for place in (old, new):
+            pending = desk.pending.by_host.get(place.host)
+            # What was written so far belongs to the name it had, except to a temporary one.
+            if pending is not None and (exchange or place is new or not pending.before.absent):
+                desk.settle(pending)
+        old_klass, klass = self._class(old), self._class(new)
+        replaced = ABSENT if target is None else desk.before(new, target, klass)
+        call = Rename(
+            who, old, old_klass, new, klass, desk.now(), source=source, replaced=replaced, exchange=exchange
+        )  # fmt: skip
+        self._call(call)
+
+    def linking(self, who: Who, old: Place, new: Place) -> None:
+        """Give an existing file a further name."""
+        self._told(who, new.path, self._linking, old, new)
+
+    def _linking(self, who: Who, old: Place, new: Place) -> None:
+        old, new = self._steady(old), self._steady(new)
+        self._meet(who, old)
+        self._meet(who, new)
+        status = lstat(old.host)
+        if status is not None and not is_there(new.host):
+            key = (status.st_dev, status.st_ino)
+            self._call(HardLink(who, new, self._class(new), self._desk.now(), old, key))
+
+    def linking_descriptor(self, who: Who, host_fd_path: bytes, new: Place) -> None:
+        """Linkat of a descriptor (AT_EMPTY_PATH, or through /proc/self/fd/N); `host_fd_path` leads to its file."""
+        self._told(who, new.path, self._linking_descriptor, host_fd_path, new)
+
+    def _linking_descriptor(self, who: Who, host_fd_path: bytes, new: Place) -> None:
+        new = self._steady(new)
+        self._meet(who, new)
+        status = os.stat(host_fd_path)
+        if is_there(new.host):
+            return
+        key, klass, now_ns = (status.st_dev, status.st_ino), self._class(new), self._desk.now()
+        if status.st_nlink == 0:
+            self._call(LinkDescriptor(who, new, klass, now_ns, key))
+        else:
+            path = os.readlink(host_fd_path)
+            self._call(HardLink(who, new, klass, now_ns, Place(path, path), key))
+
+    # -- attributes
+
+    def changing_mode(self, who: Who, place: Place, mode: int) -> None:  # noqa: ARG002  the result shows it
+        """Change of permission bits."""
+        self._told(who, place.path, self._attribute, place, "mode", b"")
+
+    def changing_owner(self, who: Who, place: Place, uid: int, gid: int) -> None:  # noqa: ARG002  the result shows it
+        """Change of owner or group."""
+        self._told(who, place.path, self._attribute, place, "owner", b"")
+
+    def changing_xattr(self, who: Who, place: Place, name: bytes) -> None:
+        """Set or remove an extended attribute."""
+        self._told(who, place.path, self._attribute, place, "xattr", name)
+
+    def _attribute(self, who: Who, place: Place, change: Literal["mode", "owner", "xattr"], name: bytes) -> None:
+        place = self._steady(place)
+        self._meet(who, place)
+        klass = self._class(place)
+        if not _no_files_there(klass, place.path):
+            self._call(Attribute(who, place, klass, self._desk.now(), change, name))
+
+    # -- reads
+
+    def reading(self, who: Who, place: Place) -> None:
+        """Open for reading; counted where there is a file."""
+        with self._lock:
+            counts = self._reads.setdefault(who.pid, {})
+            seen = counts.get(place.path)
+            if seen is not None:
+                counts[place.path] = seen + 1
+                return
+            try:
+                if len(counts) < MAX_READ_PATHS and stat.S_ISREG(os.stat(place.host).st_mode):
+                    counts[place.path] = 1
+            except OSError:
+                pass  # not there, as in every search along a path: nothing is read
+
+    # -- time passes
+
+    def thread_stopped(self, who: Who) -> None:
+        """The thread was seen again: what it called before is over."""
+        if who.tid in self._calls:
+            self._told(who, b"", _nothing)
+
+    def process_ended(self, pid: int, span: str) -> None:
+        """Look at all this process had open for writing. Call it before the process's exit is reported."""
+        self._told(Who(0, pid, span), b"", self._process_ended)
+
+    def _process_ended(self, who: Who) -> None:
+        for tid in [tid for tid, call in self._calls.items() if call.who.pid == who.pid]:
+            self._over(tid)
+        self._sweeper.ended(who.pid)
+        for path, count in self._reads.pop(who.pid, {}).items():
+            klass = self._desk.classify(path)
+            at_ns = self._desk.now()
+            self._sink(FileRead(at_ns=at_ns, span=who.span, pid=who.pid, path=path, count=count, klass=klass))
+
+    def sweep(self) -> None:
+        """Look at what became quiet. To be called about every 50 ms while `pending`."""
+        nobody = Who(0, 0, "run")
+        self._told(nobody, b"", self._sweep_calls)
+        self._more = True
+        while self._more:  # in slices, so that nobody waits long for the lock
+            self._more = False
+            self._told(nobody, b"", self._sweep_slice)
+
+    def _sweep_calls(self, who: Who) -> None:  # noqa: ARG002
+        over_ns = self._desk.now() - CALL_OVER_NS
+        for call in list(self._calls.values()):
+            self._attempt(call)
+            if call.at_ns < over_ns and self._calls.get(call.who.tid) is call:
+                del self._calls[call.who.tid]
+                self._unclaim(call)
+
+    def _sweep_slice(self, who: Who) -> None:  # noqa: ARG002
+        self._more = self._sweeper.slice()
+
+    def finish(self) -> None:
+        """Look at everything once more: the run is over."""
+        self._told(Who(0, 0, "run"), b"", self._finish)
+
+    def _finish(self, who: Who) -> None:
+        for tid in list(self._calls):
+            self._over(tid)
+        self._sweeper.finish()
+        forgotten = self._desk.known.forgotten
+        if forgotten:
+            self._desk.report.gap("forgotten", b"", who.span, who.pid, b"%d paths" % forgotten)
+        self._desk.anchors.close()
+        self._desk.spool.close()
+
+    # -- calls that were told of and are not known to have happened
+
+    def _told(self, who: Who, path: bytes, act: Callable[..., None], *details: object) -> None:
+        """Do one thing under the lock. The tracer must go on whatever happens: a failure here is a gap."""
+        with self._lock:
+            try:
+                if who.tid in self._calls:  # it makes another call: the one before is over
+                    self._over(who.tid)
+                act(who, *details)
+            except Exception as error:
+                self._desk.report.missed(who, path, error)
+
+    def _call(self, call: Call) -> None:
+        self._calls[call.who.tid] = call
+        for name in call.names():
+            rival = self._claims.get(name)
+            if rival is not None and rival.who.tid != call.who.tid:
+                call.rival = rival
+            self._claims[name] = call
+
+    def _over(self, tid: int) -> None:
+        call = self._calls.pop(tid)
+        self._unclaim(call)
+        self._try(call)  # if it has not happened now, it has failed
+
+    def _unclaim(self, call: Call) -> None:
+        for name in call.names():
+            if self._claims.get(name) is call:
+                del self._claims[name]
+
+    def _meet(self, who: Who, place: Place) -> None:
+        """Somebody comes to a path. If another thread was about to change it, that may have happened."""
+        call = self._claims.get(place.host)
+        if call is not None and call.who.tid != who.tid:
+            self._attempt(call)
+
+    def _attempt(self, call: Call) -> None:
+        if self._try(call):
+            self._unclaim(call)
+            if self._calls.get(call.who.tid) is call:
+                del self._calls[call.who.tid]
+
+    def _try(self, call: Call) -> bool:
+        """Has it happened? Of rivals for one name only the first one found can have succeeded."""
+        rival = call.rival
+        if call.done or (rival is not None and rival.done):
+            return True
+        try:
+            call.done = call.attempt(self._desk)
+        except OSError as error:
+            self._desk.report.missed(call.who, call.place.path, error)
+            return True
+        if call.done and rival is not None:
+            rival.done = True  # it has failed, or will
+            call.rival = None
+        return call.done
+
+    # -- small things
+
+    def _steady(self, place: Place) -> Place:
+        if place.path == place.host and len(place.host) < PATH_MAX:
+            return place
+        return self._desk.anchors.steady(place)
+
+    def _class(self, place: Place) -> FileClass:
+        return self._desk.classify(place.path)
+
+
+def _no_files_there(klass: FileClass, path: bytes) -> bool:
+    """Kernel interfaces that look like files: reading them may block or do something."""
+    return klass == "device" or (klass == "system" and path.startswith((b"/proc/", b"/sys/")))
+
+
+def _nothing(who: Who) -> None:
+    """Only the thread's call before is looked at."""
