@@ -96,7 +96,11 @@ class Encoder:
         """Redact `event` and lay it out as a row."""
         event_class = type(event)
         plan = PLANS[event_class]
-        if self._shape_only or event_class is RunStart or self._redactor.suspicious(_joined(event, plan)):
+        if (
+            self._shape_only
+            or event_class is RunStart
+            or self._redactor.suspicious(_joined(event, plan), words=bool(plan.many))
+        ):
             event = self._redacted(event, plan)
         fields: dict[str, Any] = {}
         for name, default in plan.plain:

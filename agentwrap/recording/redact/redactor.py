@@ -1,9 +1,27 @@
-"""The redactor of one run (first shape: exact values)."""
+"""The redactor of one run: knows its secrets, learns more on the way, and puts marks in their place.
+
+A mark is `«redacted:KIND:xxxxxxxx»`; the tail is an HMAC of the secret under the run key, which is never stored: the
+same secret looks the same everywhere in a recording, and cannot be guessed from it.
+"""
 
 import hmac
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
+
+from agentwrap.recording.redact import contexts, patterns
+from agentwrap.recording.redact.arguments import secret_arguments
+from agentwrap.recording.redact.exact import ExactSet
+from agentwrap.recording.redact.names import secret_name, trivial, worth_searching
+
+_MAX_LEARNED = 512
+"""Secrets learned from what is recorded: an agent must not be able to slow the recorder down with fakes."""
+
+_MARK_OPEN, _MARK_CLOSE = b"\xc2\xabredacted:", b"\xc2\xbb"
+_MARK = re.compile(rb"\xc2\xab(?:redacted:[a-z0-9-]+:[0-9a-f]{8}|shape:[0-9a-f]{32})\xc2\xbb")
+_Span = tuple[int, int, str, bytes]
+"""(start, end, kind, secret)."""
 
 
 @dataclass(frozen=True)
@@ -16,31 +34,19 @@ class RedactOptions:
 
 
 class Redactor:
-    """Finds secrets in bytes and puts marks in their place."""
+    """Finds secrets in bytes. `key`: the run key, 32 random bytes. Raises re.error for a bad pattern of the user's."""
 
     def __init__(self, key: bytes, options: RedactOptions | None = None) -> None:
+        options = options or RedactOptions()
         self.key = key
-        self.options = options or RedactOptions()
-
-    def learn(self, name: bytes, value: bytes) -> bool:
-        """Told an environment entry; true if its value is hidden from now on."""
-        return bool(name and value and False)
-
-    def suspicious(self, data: bytes) -> bool:
-        """Whether `clean` could change anything."""
-        return bool(data and False)
-
-    def clean(self, data: bytes) -> bytes:
-        """`data` with marks in place of secrets."""
-        return data
-
-    def arguments(self, argv: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        """`clean` for an argument vector."""
-        return tuple(map(self.clean, argv))
-
-    def environment(self, pairs: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
-        """`clean` for environment entries."""
-        return tuple(pairs)
+        self.exact = ExactSet()
+        self._names = frozenset(name.upper() for name in options.names)
+        self._user = [(re.compile(pattern.encode()), 0) for pattern in options.patterns]
+        if options.json_keys:
+            keys = b"|".join(re.escape(key.encode()) for key in options.json_keys)
+            quoted = rb'\\*"(?:%b)\\*"\s*:\s*(?:(?P<q>\\*")(?P<text>.*?)(?<!\\)(?P=q)|(?P<bare>[^\s,}\]"]+))' % keys
+            self._user.append((re.compile(quoted, re.DOTALL), 1))
+        self._learned = 0
 
     def keyed(self, data: bytes) -> str:
         """HMAC-SHA256 under the run key, 16 bytes in hex: equality without the content."""
@@ -48,4 +54,113 @@ class Redactor:
 
     def shape(self, data: bytes) -> bytes:
         """What stands for a foreign value in a shape-only recording."""
-        return b"\xc2\xabshape:" + self.keyed(data).encode() + b"\xc2\xbb" if data else b""
+        return b"\xc2\xabshape:" + self.keyed(data).encode() + _MARK_CLOSE if data else b""
+
+    def mark(self, kind: str, secret: bytes) -> bytes:
+        """The mark of one secret."""
+        tail = hmac.digest(self.key, secret, sha256)[:4].hex()
+        return _MARK_OPEN + kind.encode() + b":" + tail.encode() + _MARK_CLOSE
+
+    def learn(self, name: bytes, value: bytes) -> bool:
+        """Told an environment entry: if its name promises a secret, its value is hidden from now on (true)."""
+        if not self._secret_entry(name, value):
+            return False
+        if worth_searching(value):
+            self.exact.add(value, "env")
+        return True
+
+    def _secret_entry(self, name: bytes, value: bytes) -> bool:
+        text = name.decode(errors="replace")
+        if text.upper() in self._names:
+            return bool(value)
+        return secret_name(text) and not trivial(value)
+
+    def environment(self, pairs: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
+        """Environment entries with their names kept and secret values replaced."""
+        return tuple(
+            (self.clean(name), self.mark("env", value) if self._secret_entry(name, value) else self.clean(value))
+            for name, value in pairs
+        )
+
+    def arguments(self, argv: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """An argument vector, cleaned; options that take a secret are known."""
+        cleaned = list(argv)
+        for index, offset in secret_arguments(argv):
+            value = argv[index][offset:]
+            if not trivial(value) and not _MARK.search(value):
+                cleaned[index] = argv[index][:offset] + self.mark("argument", value)
+                self._learn_found("argument", value)
+        return tuple(map(self.clean, cleaned))
+
+    def suspicious(self, data: bytes, words: bool = True) -> bool:
+        """Whether `clean` could change anything; `words` false: no assignments are expected (a path, an address)."""
+        if self.exact.suspects(data):
+            return True
+        if patterns.find(data):
+            return True
+        if words and contexts.may_hold(data):
+            return True
+        # `find`, not `in`: bytes first tries to read its operand as a number, and an exception costs 0.3 us.
+        if data.find(b"://") >= 0 and data.find(b"@") >= 0:
+            return True
+        return any(pattern.search(data) for pattern, _ in self._user)
+
+    def clean(self, data: bytes) -> bytes:
+        """`data` with marks in place of secrets; the very same object where there are none."""
+        known = len(self.exact)
+        cleaned = replace(data, self.find(data), self.mark)
+        if len(self.exact) != known:
+            # What was learned just now may stand elsewhere in the same bytes, in another form.
+            cleaned = replace(cleaned, self._known(cleaned), self.mark)
+        return cleaned
+
+    def find(self, data: bytes) -> list[_Span]:
+        """Every secret in `data`, unsorted and possibly overlapping; what is found is learned."""
+        spans = self._known(data)
+        for start, end, kind, secret in patterns.find(data):
+            spans.append((start, end, kind, secret))
+            self._learn_found(kind, secret)
+        for found in contexts.find_all(data):
+            if found.end > found.start:
+                spans.append(found[:4])
+            if found.learn:
+                self._learn_found(found.kind, found.value)
+        for pattern, keyed in self._user:
+            for match in pattern.finditer(data):
+                name: str | int = 0 if not keyed else "text" if match["text"] is not None else "bare"
+                if match.end(name) > match.start(name) and not _MARK.fullmatch(match[name]):
+                    spans.append((*match.span(name), "user", match[name]))
+                    self._learn_found("user", match[name])
+        return spans
+
+    def _known(self, data: bytes) -> list[_Span]:
+        return [(start, end, secret.kind, secret.value) for start, end, secret in self.exact.find(data)]
+
+    def _learn_found(self, kind: str, secret: bytes) -> None:
+        if self._learned < _MAX_LEARNED and worth_searching(secret) and self.exact.add(secret, kind):
+            self._learned += 1
+
+
+def replace(data: bytes, spans: list[_Span], mark: Callable[[str, bytes], bytes]) -> bytes:
+    """Put a mark in place of every span; overlapping ones become one, named after the one that begins first."""
+    if not spans:
+        return data
+    marks = [(m.start(), m.end()) for m in _MARK.finditer(data)]
+    spans.sort(key=lambda span: (span[0], -span[1]))
+    pieces: list[bytes] = []
+    done = 0
+    open_span: _Span | None = None
+    for span in spans:
+        if any(start <= span[0] and span[1] <= end for start, end in marks):
+            continue  # a mark of ours, met again
+        if open_span is not None and span[0] < open_span[1]:
+            open_span = (open_span[0], max(open_span[1], span[1]), open_span[2], open_span[3])
+            continue
+        if open_span is not None:
+            pieces += (data[done : open_span[0]], mark(open_span[2], open_span[3]))
+            done = open_span[1]
+        open_span = span
+    if open_span is not None:
+        pieces += (data[done : open_span[0]], mark(open_span[2], open_span[3]))
+        done = open_span[1]
+    return b"".join(pieces) + data[done:] if pieces else data
