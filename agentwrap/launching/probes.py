@@ -167,6 +167,8 @@ def ptrace_seize() -> Probe:
 
 
 def _attach_fix() -> str:
+    if status_field("TracerPid") not in ("", "0"):
+        return "a tracer has this process already: run outside the debugger or agentwrap above us"
     scope = yama_scope()
     return YAMA_FIX if scope is not None and scope > 1 else "`--cap-add SYS_PTRACE`, or a profile that allows ptrace"
 

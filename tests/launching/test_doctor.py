@@ -338,3 +338,11 @@ def test_the_command_in_containers(container: Callable[[str], Container], profil
     assert checks["pidfd-getfd"]["ok"] is (profile == "podman")
     assert checks["landlock"]["ok"] is (profile != "gvisor-like" and doctor_machine.landlock().ok)
     assert "filter" in checks["seccomp-mode"]["detail"]
+
+
+def test_inside_a_run_the_one_above_is_named(tmp_path: Path) -> None:
+    outer = [*DOCTOR[:-1], "run", "-q", "-o", str(tmp_path / "outer.agentlog"), "--"]
+    done = subprocess.run([*outer, *DOCTOR], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "EBUSY: a listener above us" in done.stdout
+    assert "a tracer has this process already" in done.stdout
