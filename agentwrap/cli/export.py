@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,12 +44,13 @@ def command(output: Output, words: tuple[str, ...], format_name: str | None, tar
     path, chosen = reading.file_and_filter(words)
     with reading.open_recording(path) as source:
         context = Context(source)
-        rows = (row for row in source.rows(kinds=chosen.kinds()) if chosen(row, context.span))
-        chunks = exporter(format_name)(rows, started_at(source.meta))
-        if target is None or target == "-":
-            output.write_bytes(chunks)
-        else:
-            _write(Path(target), chunks)
+        # Closed before the recording is: a broken pipe leaves it in the middle of a question to SQLite.
+        with closing(row for row in source.rows(kinds=chosen.kinds()) if chosen(row, context.span)) as rows:
+            chunks = exporter(format_name)(rows, started_at(source.meta))
+            if target is None or target == "-":
+                output.write_bytes(chunks)
+            else:
+                _write(Path(target), chunks)
     return 0
 
 

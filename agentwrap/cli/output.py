@@ -64,6 +64,16 @@ def pager_command(env: Mapping[str, str]) -> str:
     return "less"
 
 
+@contextmanager
+def _closed(items: object) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        close = getattr(items, "close", None)
+        if close is not None:
+            close()
+
+
 class Output:
     """Where a command prints. One per run of the program; commands get it with `@output.pass_output`."""
 
@@ -121,9 +131,10 @@ class Output:
             self._sink.write(text.escape(plain(content), tabs=True) + "\n")
 
     def lines(self, contents: Iterable[str | Line]) -> None:
-        """Print many lines, as they come."""
-        for content in contents:
-            self.line(content)
+        """Print many lines, as they come. A generator is closed, so that it lets go of what it reads from."""
+        with _closed(contents):
+            for content in contents:
+                self.line(content)
 
     def document(self, value: object) -> None:
         """Print one JSON document (`--json`); ASCII only, so it is safe on a terminal too."""
@@ -137,11 +148,12 @@ class Output:
         """Write an export on standard output as it is: its format has its own escaping."""
         self.flush()
         raw = getattr(self._stdout, "buffer", None)
-        for chunk in chunks:
-            if raw is not None:
-                raw.write(chunk)
-            else:
-                self._stdout.write(chunk.decode("utf-8", "backslashreplace"))
+        with _closed(chunks):
+            for chunk in chunks:
+                if raw is not None:
+                    raw.write(chunk)
+                else:
+                    self._stdout.write(chunk.decode("utf-8", "backslashreplace"))
         if raw is not None:
             raw.flush()
 

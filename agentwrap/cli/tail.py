@@ -1,7 +1,8 @@
 """`agentwrap tail`: events as they are recorded, until the run is over."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -38,8 +39,10 @@ def command(output: Output, words: tuple[str, ...], everything: bool, only_new: 
     Without FILE, the latest recording. FILTER words are those of `agentwrap show`. With --json, one object per line.
     """
     path, chosen = reading.file_and_filter(words)
-    with reading.open_recording(path) as source:
-        rows = follow(source, after=source.count() if only_new else 0)
+    with (
+        reading.open_recording(path) as source,
+        closing(follow(source, after=source.count() if only_new else 0)) as rows,
+    ):
         if output.json:
             _objects(output, source, rows, chosen)
         else:
@@ -47,7 +50,7 @@ def command(output: Output, words: tuple[str, ...], everything: bool, only_new: 
     return 0
 
 
-def follow(source: "Reader", after: int = 0) -> Iterator[Row | None]:
+def follow(source: "Reader", after: int = 0) -> Generator[Row | None, None, None]:
     """Rows as they come, None whenever there are no more for now; ends when the recording does."""
     looks = 0
     state = source.state()

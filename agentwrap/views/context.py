@@ -12,6 +12,9 @@ from agentwrap.views.styled import Line
 
 CHAIN_LENGTH = 3
 _REMEMBERED_SPANS = 20_000
+_SHAPE = "«shape:"
+_SHAPE_MARK = re.compile(r"«shape:([0-9a-f]{8})[0-9a-f]{24}»")
+_BARE_WORD = re.compile(r"[\w@%+=:,./~^«»-]+")
 
 _SIGNALS = (
     "", "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
@@ -60,6 +63,8 @@ class Context:
 
     def path(self, path: str) -> str:
         """A path as it is shown: relative to where the command ran, if it lies below."""
+        if _SHAPE in path:
+            return brief(path)
         if self._cwd and path.startswith(self._cwd) and len(path) > len(self._cwd):
             return path[len(self._cwd) :]
         return path
@@ -83,13 +88,15 @@ class Context:
 def who(lineage: list[Span], length: int = CHAIN_LENGTH) -> str:
     """The exec chain, oldest first: `bash(4121) → sed(4127)`. A process that only forked is told by its child."""
     processes = [span for span in lineage if span.kind == "process"]
+    if len(processes) > 1 and length > 1 and processes[-1].parent == "run":
+        processes.pop()  # the wrapped command itself is in the header
     links: list[str] = []
     name = ""
     for process in processes:
         if process.name == name and links:
             continue
         name = process.name
-        links.append(f"{text.clip(name or '?', 24)}({number(process.data.get('pid'))})")
+        links.append(f"{text.clip(brief(name) or '?', 24)}({number(process.data.get('pid'))})")
         if len(links) > length:
             break
     if len(links) > length:
@@ -114,6 +121,11 @@ def outcome(status: str) -> str:
     return text.escape(status)
 
 
+def brief(foreign: str) -> str:
+    """Text with the keyed hashes of a shape-only recording cut to eight digits."""
+    return _SHAPE_MARK.sub(r"«\1»", foreign) if _SHAPE in foreign else foreign
+
+
 def signal_name(signal: str) -> str:
     """`SIGKILL` for `9`; real-time signals keep their number."""
     known = signal.isascii() and signal.isdigit() and 0 < int(signal) < len(_SIGNALS)
@@ -122,8 +134,10 @@ def signal_name(signal: str) -> str:
 
 def command_line(words: list[str]) -> str:
     """Arguments as a shell would take them, so that one argument with a blank is told from two."""
-    return " ".join([word if re.fullmatch(r"[\w@%+=:,./~^-]+", word) else _quoted(word) for word in words])
+    return " ".join([word if _BARE_WORD.fullmatch(word) else _quoted(word) for word in map(brief, words)])
 
 
 def _quoted(word: str) -> str:
+    if "'" in word and not re.search(r'["$`\\!]', word):
+        return f'"{word}"'
     return "'" + word.replace("'", "'\\''") + "'"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from agentwrap import text
 from agentwrap.views import diff
-from agentwrap.views.context import Context, command_line, ending, outcome, who
+from agentwrap.views.context import Context, brief, command_line, ending, outcome, who
 from agentwrap.views.source import Row, Span, foreign_text, mapping, number, texts
 from agentwrap.views.styled import Line, Role
 
@@ -45,11 +45,11 @@ def _exec(row: Row, context: Context, lineage: list[Span]) -> Parts:
         parts.tail.append((" (from memory)", "bad"))
     if data.get("setuid"):
         parts.tail.append((" (set-id)", "bad"))
-    if span is not None and (span.data.get("argv") == data.get("argv") or number(span.data.get("execs")) == 1):
-        elapsed_ns = span.end_ns - row.at_ns if span.end_ns is not None else None
-        parts.right = ending(span.status, elapsed_ns)
-        if span.end_ns is None and not context.live:
-            parts.right = [("end not seen", "gap")]
+    # While the file grows, an end is told by its own line; a process that ran several programs ended as the last one.
+    last = span is not None and (span.data.get("argv") == data.get("argv") or number(span.data.get("execs")) == 1)
+    if span is not None and last and not context.live:
+        ended = span.end_ns is not None
+        parts.right = ending(span.status, span.end_ns - row.at_ns) if ended else [("end not seen", "gap")]  # type: ignore[operator]
     chain = _who(lineage)
     if parts.right and chain:
         parts.right.append(("  ", ""))
@@ -61,8 +61,11 @@ def _exit(row: Row, _context: Context, lineage: list[Span]) -> Parts:
     span = lineage[0] if lineage else None
     signal = number(row.data.get("signal"))
     status = f"signal {signal}" if signal else f"exit {number(row.data.get('status'))}"
-    name = who(lineage, 1) or f"({row.pid})"
-    parts = Parts("exit", name, right=ending(status, row.at_ns - span.start_ns if span else None))
+    words = texts(span.data.get("argv")) if span is not None else []
+    what = command_line(words) if words else f"({span.name})" if span is not None else f"({row.pid})"
+    parts = Parts("exit", what, right=ending(status, row.at_ns - span.start_ns if span else None))
+    if chain := _who(lineage):
+        parts.right += [("  ", ""), *chain]
     if row.data.get("ended_by"):
         parts.tail.append((" ended by agentwrap", "bad"))
     return parts
@@ -75,7 +78,7 @@ def _start(row: Row, _context: Context, lineage: list[Span]) -> Parts:
 def _denied(row: Row, _context: Context, lineage: list[Span]) -> Parts:
     head: Line = [(f"{row.verdict or 'deny'}  ", "deny"), (text.escape(str(row.data.get("what", ""))) + "  ", "")]
     tail: Line = [(f"  {text.escape(str(row.data.get('why', '')))}", "dim")]
-    return Parts("proc", row.subject, head=head, tail=tail, right=_who(lineage))
+    return Parts("proc", brief(row.subject), head=head, tail=tail, right=_who(lineage))
 
 
 def _isolation(row: Row, _context: Context, lineage: list[Span]) -> Parts:
@@ -187,7 +190,7 @@ def _socket(row: Row, _context: Context, lineage: list[Span]) -> Parts:
     family, transport = str(data.get("family", "")), str(data.get("transport", "unknown"))
     sort = transport if transport != "unknown" and family in ("inet", "inet6") else family
     words = [sort] if call == "connect" else [call, sort]
-    parts = Parts("net", row.subject, right=_who(lineage))
+    parts = Parts("net", brief(row.subject), right=_who(lineage))
     if row.verdict:
         parts.head.append((f"{text.escape(row.verdict)}  ", "deny" if row.verdict == "deny" else ""))
     parts.head.append((" ".join(map(text.escape, words)) + "  ", "dim"))
@@ -200,13 +203,13 @@ def _socket(row: Row, _context: Context, lineage: list[Span]) -> Parts:
 def _dns(row: Row, _context: Context, lineage: list[Span]) -> Parts:
     names = texts(row.data.get("names"))
     server = f"{foreign_text(row.data.get('host'))}:{number(row.data.get('port'), 53)}"
-    what = " ".join(names) if names else "(names not read)"
-    return Parts("dns", what, tail=[(f"  asked {text.escape(server)}", "dim")], right=_who(lineage))
+    what = " ".join(map(brief, names)) if names else "(names not read)"
+    return Parts("dns", what, tail=[(f"  asked {text.escape(brief(server))}", "dim")], right=_who(lineage))
 
 
 def _gap(row: Row, _context: Context, lineage: list[Span]) -> Parts:
     data = row.data
-    detail = foreign_text(data.get("detail"))
+    detail = brief(foreign_text(data.get("detail")))
     what = f"{data.get('cause', '')}{'  ' + detail if detail else ''}  ({data.get('could_hide', '')})"
     head: Line = [(text.escape(str(data.get("what", ""))) + "  ", "gap")]
     return Parts("gap", what, head=head, right=_who(lineage), role="gap")

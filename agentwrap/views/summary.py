@@ -12,7 +12,7 @@ from agentwrap import text
 from agentwrap.evidence.check import holes as holes_of
 from agentwrap.evidence.check import statements as statements_of
 from agentwrap.policy.coverage import Hole, Statement, strongest
-from agentwrap.views.context import command_line, outcome
+from agentwrap.views.context import brief, command_line, outcome
 from agentwrap.views.source import Row, Source, foreign_text
 from agentwrap.views.styled import Line, Piece, line
 
@@ -71,13 +71,16 @@ def _distinct(items: set[str], noun: str) -> str:
     return text.count(len(items), noun) if items else f"no {noun}"
 
 
-def command_of(meta: Mapping[str, str]) -> str:
+def command_of(source: Source) -> str:
     """The command of the run as a shell would take it (`meta.command` is a JSON list)."""
-    told = meta.get("command", "")
+    told = source.meta.get("command", "")
+    if not told:
+        run = source.span("run")
+        return brief(run.name) if run is not None else ""
     try:
         words = json.loads(told)
     except ValueError:
-        return told
+        return brief(told)
     return command_line([foreign_text(word) for word in words]) if isinstance(words, list) else told
 
 
@@ -107,7 +110,7 @@ def header(source: Source, started: str) -> Iterator[Line]:
     facts = [started] if started else []
     if run is not None and run.end_ns is not None:
         facts.append(text.duration(run.end_ns - run.start_ns))
-    pieces: Line = [(text.clip(command_of(source.meta), 200), "title")]
+    pieces: Line = [(text.clip(command_of(source), 200), "title")]
     for fact in facts:
         pieces.append((f"  {fact}", "dim"))
     if run is not None and run.status:
@@ -127,23 +130,25 @@ def totals(tally: Tally, statements: Sequence[Statement], holes: Sequence[Hole])
     processes = text.count(tally.processes, "process", "processes")
     failed = f" ({tally.failed:,} failed)" if tally.failed else ""
     parts = [
-        f"{processes}{failed}" + _proviso("process", tally.processes, statements, holes),
-        f"{tally.files} changed" + _proviso("file-write", tally.files[:2] != "no", statements, holes),
-        f"{tally.hosts} connected to" + _proviso("connect", tally.hosts[:2] != "no", statements, holes),
+        _with_proviso(f"{processes}{failed}", "process", tally.processes, statements, holes),
+        _with_proviso(f"{tally.files} changed", "file-write", tally.files[:2] != "no", statements, holes),
+        _with_proviso(f"{tally.hosts} connected to", "connect", tally.hosts[:2] != "no", statements, holes),
     ]
     yield line((", ".join(parts), ""))
     if tally.denials:
-        yield line((f"{text.count(tally.denials, 'denial')} (`agentwrap show --denied`)", "deny"))
+        yield line((text.count(tally.denials, "denial"), "deny"), (" (`--denied`)", "dim"))
 
 
-def _proviso(kind: str, seen: object, statements: Sequence[Statement], holes: Sequence[Hole]) -> str:
-    """What has to be said beside a number: that the kind was not observed, or not wholly."""
+def _with_proviso(
+    told: str, kind: str, seen: object, statements: Sequence[Statement], holes: Sequence[Hole]
+) -> str:
+    """A number with what has to be said beside it: that the kind was not observed, or not wholly."""
     best = strongest(statements, kind)
     if best is None or best.tier == "none":
-        return " that we know of (not observed)"
+        return f"{told} that we know of (not observed)"
     if any(hole.kind in (kind, "process") for hole in holes):
-        return " at least (there are gaps)" if seen else " recorded (there are gaps)"
-    return "" if seen else " recorded"
+        return f"at least {told.removeprefix('at least ')}" if seen else f"{told} that we know of (there are gaps)"
+    return told if seen else f"{told} as far as was observed"
 
 
 def gap_summary(holes: Sequence[Hole]) -> Iterator[Line]:
@@ -153,20 +158,20 @@ def gap_summary(holes: Sequence[Hole]) -> Iterator[Line]:
     counted = Counter((hole.kind, hole.cause) for hole in holes)
     times = {key: f" ({number:,})" if number > 1 else "" for key, number in counted.items()}
     told = ", ".join(f"{kind} {cause}{times[kind, cause]}" for kind, cause in counted)
-    yield line((f"{text.count(len(holes), 'gap')}: {text.escape(told)}", "gap"), (" (`agentwrap show --gaps`)", "dim"))
+    yield line((f"{text.count(len(holes), 'gap')}: {text.escape(told)}", "gap"), (" (`--gaps` tells more)", "dim"))
 
 
 def uncovered(statements: Sequence[Statement], kinds: Sequence[str]) -> Iterator[Line]:
     """The kinds among `kinds` that nobody observed, in one line."""
     missing = [kind for kind in kinds if (best := strongest(statements, kind)) is None or best.tier == "none"]
     if missing:
-        yield line((f"not observed: {text.words(missing)}", "gap"), (" (`agentwrap show --gaps`)", "dim"))
+        yield line((f"not observed: {text.words(missing)}", "gap"), (" (`--gaps` tells more)", "dim"))
 
 
 def hidden_summary(hidden: Mapping[str, int], noise: frozenset[str]) -> Iterator[Line]:
     """What the default view left out, by reason, and how to see it."""
     most_first = sorted(hidden.items(), key=lambda item: -item[1])
-    told = [f"{number:,} {reason}" for reason, number in most_first if reason in noise]
+    told = [f"{reason} ({number:,})" for reason, number in most_first if reason in noise]
     if told:
         yield line((f"hidden: {', '.join(told)} (`--all` shows them)", "dim"))
 

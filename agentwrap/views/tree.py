@@ -13,7 +13,7 @@ from agentwrap.views.source import Row, Source, Span, number, texts
 from agentwrap.views.styled import Line, line
 
 COUNTED = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special", "net.connect",
-           "net.bind", "net.listen", "net.send", "dns.server", "process.exec", "gap")  # fmt: skip
+           "net.bind", "net.listen", "net.send", "dns.server", "process.exec", "process.denied", "gap")  # fmt: skip
 
 
 @dataclass
@@ -69,7 +69,7 @@ def _count(touched: Touched, row: Row) -> None:
         touched.sockets += 1
     elif row.kind == "gap":
         touched.gaps += 1
-    elif row.data.get("confirmed", True) and len(touched.execs) < 50:
+    elif row.kind == "process.exec" and row.data.get("confirmed", True) and len(touched.execs) < 50:
         touched.execs.append(command_line(texts(row.data.get("argv"))[:40])[:2000] or row.subject)
     touched.denied += row.verdict == "deny"
 
