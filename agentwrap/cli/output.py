@@ -56,12 +56,14 @@ def wants_color(mode: ColorMode, env: Mapping[str, str], *, tty: bool) -> bool:
 
 
 def pager_command(env: Mapping[str, str]) -> str:
-    """The pager as git chooses it: `$AGENTWRAP_PAGER`, `$PAGER`, `less`; empty or `cat` means none."""
+    """The pager as git chooses it: `$AGENTWRAP_PAGER`, `$PAGER`, `less` if it is there; empty or `cat`: none."""
     for name in ("AGENTWRAP_PAGER", "PAGER"):
         if name in env:
             command = env[name].strip()
             return "" if command == "cat" else command
-    return "less"
+    from shutil import which
+
+    return "less" if which("less", path=env.get("PATH")) else ""  # a minimal Debian has none
 
 
 @contextmanager
