@@ -4,25 +4,19 @@ The clean path is the common one: every foreign byte string of an event is joine
 which something is suspicious is taken apart field by field.
 """
 
-import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
 
-from agentwrap.events import AnyEvent, Event, FileState, ProcessExec, RunStart
-from agentwrap.recording.envelope import Part
+from agentwrap.events import AnyEvent, FileState, ProcessExec, RunStart
 from agentwrap.recording.foreign import to_json, to_subject
+from agentwrap.recording.layout import LAYOUTS, Layout
 from agentwrap.recording.redact import Redactor
 
 _encode = msgspec.json.Encoder().encode
-_HEAD = frozenset({"at_ns", "span", "pid"})
 _ARGUMENTS = {(RunStart, "command"), (ProcessExec, "argv")}
-_REQUIRED = object()
-"""Stands for "no default": equal to nothing."""
-
-Clean = Callable[[bytes], bytes]
+_ABSENT = {"type": "absent"}
 
 
 class Stored(NamedTuple):
@@ -34,7 +28,7 @@ class Stored(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """A row of `event` without `seq` and `leaf`, its parts, and the JSON object `data` was made of."""
+    """A row of `event` without `seq` and `leaf` (`data` still as bytes), its parts, and the object `data` is of."""
 
     at_ns: int
     kind: str
@@ -42,46 +36,9 @@ class Columns(NamedTuple):
     pid: int | None
     subject: str | None
     verdict: str | None
-    data: str
-    parts: tuple[Part, ...]
+    data: bytes
+    parts: list[tuple[str, int, bytes]]
     fields: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How one event class is taken apart: its fields, as (name, default), by what they hold."""
-
-    kind: str
-    plain: tuple[tuple[str, Any], ...] = ()
-    foreign: tuple[tuple[str, Any], ...] = ()
-    many: tuple[tuple[str, Any], ...] = ()
-    pairs: tuple[tuple[str, Any], ...] = ()
-    states: tuple[tuple[str, Any], ...] = ()
-
-
-def _holds(hint: Any) -> str:
-    if hint is FileState:
-        return "states"
-    if hint is bytes:
-        return "foreign"
-    if hint == tuple[bytes, ...]:
-        return "many"
-    return "pairs" if hint in (tuple[tuple[bytes, bytes], ...], tuple[tuple[str, str], ...]) else "plain"
-
-
-def plan_of(event_class: type[Event]) -> Plan:
-    """The plan of an event class, from the types of its fields."""
-    groups: dict[str, list[tuple[str, Any]]] = {}
-    hints = typing.get_type_hints(event_class)
-    for info in msgspec.structs.fields(event_class):
-        if info.name not in _HEAD:
-            default = _REQUIRED if info.default is msgspec.NODEFAULT else info.default
-            groups.setdefault(_holds(hints[info.name]), []).append((info.name, default))
-    kind = str(event_class.__struct_config__.tag)
-    return Plan(kind, **{name: tuple(found) for name, found in groups.items()})
-
-
-PLANS: dict[type[Event], Plan] = {event_class: plan_of(event_class) for event_class in typing.get_args(AnyEvent)}
 
 
 class Encoder:
@@ -89,131 +46,94 @@ class Encoder:
 
     def __init__(self, redactor: Redactor, lookup: Callable[[bytes], Stored | None], shape_only: bool) -> None:
         self._redactor = redactor
+        self._suspicious = redactor.suspicious
         self._lookup = lookup
         self._shape_only = shape_only
 
     def columns(self, event: AnyEvent) -> Columns:
         """Redact `event` and lay it out as a row."""
         event_class = type(event)
-        plan = PLANS[event_class]
+        layout = LAYOUTS[event_class]
         if (
             self._shape_only
             or event_class is RunStart
-            or self._redactor.suspicious(_joined(event, plan), words=bool(plan.many))
+            or self._suspicious(layout.joined(event), bool(layout.many))
         ):
-            event = self._redacted(event, plan)
-        fields: dict[str, Any] = {}
-        for name, default in plan.plain:
-            value = getattr(event, name)
-            if value != default:
-                fields[name] = value
-        for name, default in plan.foreign:
-            value = getattr(event, name)
-            if value != default:
-                fields[name] = to_json(value)
-        for name, default in plan.many:
-            value = getattr(event, name)
-            if value != default:
-                fields[name] = [to_json(item) for item in value]
-        for name, default in plan.pairs:
-            value = getattr(event, name)
-            if value != default:
-                fields[name] = [[_loose(left), _loose(right)] for left, right in value]
-        parts = self._states(event, plan, fields) if plan.states else ()
+            event = self._redacted(event, layout)
+        fields, parts = layout.fields(event, self._state)
         subject = event.subject
         return Columns(
             event.at_ns,
-            plan.kind,
+            layout.kind,
             event.span,
             event.pid or None,
             to_subject(subject) if subject else None,
             event.verdict or None,
-            _encode(fields).decode(),
+            _encode(fields),
             parts,
             fields,
         )
 
-    def _states(self, event: AnyEvent, plan: Plan, fields: dict[str, Any]) -> tuple[Part, ...]:
-        parts: list[Part] = []
-        for name, _ in plan.states:
-            fields[name], digest = self._state(getattr(event, name))
-            if digest:
-                parts.append((name, 0, digest))
-        # The order of the table's key: role, then ordinal.
-        return tuple(sorted(parts))
-
     def _state(self, state: FileState) -> tuple[dict[str, Any], bytes]:
         """A FileState as JSON, and the SHA-256 of the stored content if there is one."""
-        told: dict[str, Any] = {}
-        for name, default in _STATE_PLAIN:
-            value = getattr(state, name)
-            if value != default:
-                told[name] = value
+        if state == _NOTHING:
+            return _ABSENT, b""
+        told: dict[str, Any] = {
+            name: value for name, default in _STATE_PLAIN if (value := getattr(state, name)) != default
+        }
         if state.target:
             told["target"] = to_json(state.target)
-        if not state.raw:
-            return told, b""
-        stored = self._lookup(state.raw)
+        return (told, self._name_content(state.raw, told)) if state.raw else (told, b"")
+
+    def _name_content(self, raw: bytes, told: dict[str, Any]) -> bytes:
+        """Say in `told` what is known of the content with this raw hash."""
+        stored = self._lookup(raw)
         if stored is None:
             # The content was never here (over the cap) or came too long ago: its hash is all there is.
             told.setdefault("omitted", "not-kept")
-            told["raw_sha256" if not self._shape_only else "keyed"] = (
-                state.raw.hex() if not self._shape_only else self._redactor.keyed(state.raw)
-            )
-            return told, b""
+            if self._shape_only:
+                told["keyed"] = self._redactor.keyed(raw)
+            else:
+                told["raw_sha256"] = raw.hex()
+            return b""
         told["keyed"] = stored.keyed
         if stored.redacted:
             told["redacted"] = True
         if self._shape_only:
-            return told, b""
+            return b""
         told["sha256"] = stored.sha256.hex()
-        return told, stored.sha256
+        return stored.sha256
 
-    def _redacted(self, event: AnyEvent, plan: Plan) -> AnyEvent:
+    def _redacted(self, event: AnyEvent, layout: Layout) -> AnyEvent:
         """The same event with every foreign byte string cleaned (or, in a shape-only recording, replaced)."""
         redactor, shape = self._redactor, self._shape_only
         clean = redactor.shape if shape else redactor.clean
         changes: dict[str, Any] = {}
-        for name, _ in plan.foreign:
+        for name, _ in layout.foreign:
             changes[name] = clean(getattr(event, name))
-        for name, _ in plan.many:
+        for name, _ in layout.many:
             value = getattr(event, name)
             arguments = not shape and (type(event), name) in _ARGUMENTS
             changes[name] = redactor.arguments(value) if arguments else tuple(map(clean, value))
-        for name, _ in plan.pairs:
+        for name, _ in layout.pairs:
             value = getattr(event, name)
             if name == "environment" and not shape:
                 changes[name] = redactor.environment(value)
             else:
                 changes[name] = tuple((left, _clean_loose(right, clean)) for left, right in value)
-        for name, _ in plan.states:
+        for name, _ in layout.states:
             state = getattr(event, name)
             changes[name] = msgspec.structs.replace(state, target=clean(state.target))
         return msgspec.structs.replace(event, **changes)
 
 
+_NOTHING = FileState(type="absent")
 _STATE_PLAIN = tuple(
     (info.name, info.default) for info in msgspec.structs.fields(FileState) if info.name not in ("raw", "target")
 )
 
 
-def _joined(event: AnyEvent, plan: Plan) -> bytes:
-    """Every foreign byte string of the event, NUL between them."""
-    found = [getattr(event, name) for name, _ in plan.foreign]
-    for name, _ in plan.many:
-        found += getattr(event, name)
-    for name, _ in plan.states:
-        target = getattr(event, name).target
-        if target:
-            found.append(target)
-    return b"\0".join(found)
-
-
-def _loose(value: bytes | str) -> Any:
-    return value if isinstance(value, str) else to_json(value)
-
-
-def _clean_loose(value: bytes | str, clean: Clean) -> bytes | str:
+def _clean_loose(value: bytes | str, clean: Callable[[bytes], bytes]) -> bytes | str:
     if isinstance(value, str):
         return clean(value.encode(errors="surrogatepass")).decode(errors="replace")
     return clean(value)

@@ -5,6 +5,7 @@ bytes an event quotes is never re-canonicalised: `data` is hashed as the text th
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from hashlib import sha256
 
 Part = tuple[str, int, bytes]
@@ -18,6 +19,12 @@ def _net(value: str | int | None) -> bytes:
     return b"%d:%b," % (len(raw), raw)
 
 
+@lru_cache(maxsize=4096)
+def _word(value: str | None) -> bytes:
+    """The netstring of one of the few values that return in row after row (kinds, spans, verdicts)."""
+    return _net(value)
+
+
 def envelope(
     seq: int,
     at_ns: int,
@@ -26,12 +33,25 @@ def envelope(
     pid: int | None,
     subject: str | None,
     verdict: str | None,
-    data: str,
+    data: str | bytes,
     parts: Iterable[Part] = (),
 ) -> bytes:
     """The bytes that a leaf covers, in the order of the columns, then every part in the order of its key."""
-    columns = (seq, at_ns, kind, span, pid, subject, verdict, data)
-    head = b"".join(map(_net, columns))
+    body = data.encode() if isinstance(data, str) else data
+    number, clock = b"%d" % seq, b"%d" % at_ns
+    head = b"%d:%b,%d:%b,%b%b%b%b%b%d:%b," % (
+        len(number),
+        number,
+        len(clock),
+        clock,
+        _word(kind),
+        _word(span),
+        _net(pid),
+        _net(subject),
+        _word(verdict),
+        len(body),
+        body,
+    )
     for role, ordinal, digest in parts:
         head += _net(role) + _net(ordinal) + _net(digest.hex())
     return head

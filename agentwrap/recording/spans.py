@@ -127,3 +127,6 @@ _STEPS = {
     "process.exec": _process_exec,
     "process.exit": _process_exit,
 }
+
+SPAN_KINDS = frozenset(_STEPS)
+"""The kinds that make, change or close a span."""

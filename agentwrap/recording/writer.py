@@ -20,7 +20,7 @@ from agentwrap.recording.finish import finish, seal_file
 from agentwrap.recording.merkle import Tree
 from agentwrap.recording.note import Note, key_id
 from agentwrap.recording.redact import Redactor
-from agentwrap.recording.spans import SpanTable
+from agentwrap.recording.spans import SPAN_KINDS, SpanTable
 from agentwrap.recording.undo_store import UndoStore
 
 _EVENT = "INSERT INTO event VALUES (?,?,?,?,?,?,?,?,?)"
@@ -121,13 +121,14 @@ class Recorder:
         seq = self._tree.count + 1
         leaf = leaf_hash(envelope(seq, at_ns, kind, span, pid, subject, verdict, data, parts))
         self._tree.add(leaf)
-        self._rows.append((seq, at_ns, kind, span, pid, subject, verdict, data, leaf))
-        self._spans.apply(at_ns, kind, span, pid, subject or "", fields)
+        self._rows.append((seq, at_ns, kind, span, pid, subject, verdict, data.decode(), leaf))
+        if kind in SPAN_KINDS:
+            self._spans.apply(at_ns, kind, span, pid, subject or "", fields)
         if parts:
             self._keep(seq, parts)
         return seq
 
-    def _keep(self, seq: int, parts: tuple[Part, ...]) -> None:
+    def _keep(self, seq: int, parts: list[Part]) -> None:
         for role, ordinal, digest in parts:
             self._parts.append((seq, role, ordinal, digest))
             data = self._contents.take(digest)

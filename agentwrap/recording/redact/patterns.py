@@ -124,6 +124,7 @@ _RUN_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_
 _RUN_TABLE = bytes(0x61 if c in _RUN_LETTERS else 0x20 for c in range(256))
 _RUN = b"a" * RUN_BYTES
 _ENCODED_RUN_BYTES = RUN_BYTES * 4 // 3 + 1
+_REMEMBERED = 20_000
 
 
 def runs(data: bytes) -> list[tuple[int, int]]:
@@ -139,17 +140,39 @@ def runs(data: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def find(data: bytes) -> list[Hit]:
-    """Every credential in `data`, plain or in base64: (start, end, kind, credential)."""
-    places = runs(data)
-    if not places:
-        return []
-    found = list(_plain(data, places))
-    long_runs = [(start, end) for start, end in places if end - start >= _ENCODED_RUN_BYTES]
-    if long_runs and _may_be_encoded(data, long_runs):
-        for start, end in long_runs:
-            found += _encoded(data, start, end)
-    return found
+class TokenScanner:
+    """Finds credentials of providers, and remembers the runs that were none: paths and names return all the time."""
+
+    def __init__(self) -> None:
+        self._innocent: set[bytes] = set()
+
+    def find(self, data: bytes) -> list[Hit]:
+        """Every credential in `data`, plain or in base64: (start, end, kind, credential)."""
+        places = [place for place in runs(data) if data[place[0] : place[1]] not in self._innocent]
+        if not places:
+            return []
+        found = list(_plain(data, places))
+        long_runs = [place for place in places if _may_be_base64(data[place[0] : place[1]])]
+        if long_runs and _may_be_encoded(data, long_runs):
+            for start, end in long_runs:
+                found += _encoded(data, start, end)
+        if not found:
+            self._remember(data, places)
+        return found
+
+    def _remember(self, data: bytes, places: list[tuple[int, int]]) -> None:
+        if len(self._innocent) > _REMEMBERED:
+            self._innocent.clear()
+        for start, end in places:
+            run = data[start:end]
+            # What a run with a beginning in it is depends on the bytes around it.
+            if end - start <= 256 and not any(stem in run.decode("ascii") for stem in _STEMS):
+                self._innocent.add(run)
+
+
+def _may_be_base64(run: bytes) -> bool:
+    """Base64 of ASCII text is long enough, and has letters of both cases, always."""
+    return len(run) >= _ENCODED_RUN_BYTES and not run.islower() and not run.isupper()
 
 
 def _plain(data: bytes, places: list[tuple[int, int]]) -> Iterator[Hit]:

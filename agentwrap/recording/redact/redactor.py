@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
-from agentwrap.recording.redact import contexts, patterns
+from agentwrap.recording.redact import contexts
 from agentwrap.recording.redact.arguments import secret_arguments
 from agentwrap.recording.redact.exact import ExactSet
 from agentwrap.recording.redact.names import secret_name, trivial, worth_searching
+from agentwrap.recording.redact.patterns import TokenScanner
 
 _MAX_LEARNED = 512
 """Secrets learned from what is recorded: an agent must not be able to slow the recorder down with fakes."""
@@ -47,6 +48,7 @@ class Redactor:
             quoted = rb'\\*"(?:%b)\\*"\s*:\s*(?:(?P<q>\\*")(?P<text>.*?)(?<!\\)(?P=q)|(?P<bare>[^\s,}\]"]+))' % keys
             self._user.append((re.compile(quoted, re.DOTALL), 1))
         self._learned = 0
+        self._tokens = TokenScanner().find
 
     def keyed(self, data: bytes) -> str:
         """HMAC-SHA256 under the run key, 16 bytes in hex: equality without the content."""
@@ -96,7 +98,7 @@ class Redactor:
         """Whether `clean` could change anything; `words` false: no assignments are expected (a path, an address)."""
         if self.exact.suspects(data):
             return True
-        if patterns.find(data):
+        if self._tokens(data):
             return True
         if words and contexts.may_hold(data):
             return True
@@ -117,7 +119,7 @@ class Redactor:
     def find(self, data: bytes) -> list[_Span]:
         """Every secret in `data`, unsorted and possibly overlapping; what is found is learned."""
         spans = self._known(data)
-        for start, end, kind, secret in patterns.find(data):
+        for start, end, kind, secret in self._tokens(data):
             spans.append((start, end, kind, secret))
             self._learn_found(kind, secret)
         for found in contexts.find_all(data):
