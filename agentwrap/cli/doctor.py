@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from agentwrap.launching.probes import Probe
 
 SCHEMA = 1
-NOT_OK: dict[str, tuple[str, Role]] = {
-    "needed": ("missing", "deny"),
-    "useful": ("without", "bad"),
-    "fact": ("note", "dim"),
-}
 
 
 @click.command(short_help="Probe this machine: check, result, fix.")
@@ -64,9 +59,15 @@ def document(groups: "list[tuple[str, list[Probe]]]", chosen: "Way", healthy: bo
     }
 
 
-def _verdict(probe: "Probe") -> tuple[str, Role]:
-    """One word for a result: `missing` matters to a run, `without` only means less."""
-    return ("ok", "good") if probe.ok else NOT_OK[probe.weight]
+def _verdict(probe: "Probe", chosen: "Way") -> tuple[str, Role]:
+    """One word for a result: `missing` matters to a run here, `without` only means less."""
+    from agentwrap.launching.doctor import matters
+
+    if probe.ok:
+        return "ok", "good"
+    if matters(chosen, probe):
+        return "missing", "deny"
+    return ("note", "dim") if probe.weight == "fact" else ("without", "bad")
 
 
 def report(groups: "list[tuple[str, list[Probe]]]", chosen: "Way") -> list[Line]:
@@ -76,7 +77,7 @@ def report(groups: "list[tuple[str, list[Probe]]]", chosen: "Way") -> list[Line]
     for head, members in groups:
         lines.append([(head, "title")])
         for probe in members:
-            word, role = _verdict(probe)
+            word, role = _verdict(probe, chosen)
             lines.append([(f"  {word:<9}", role), (probe.name.ljust(wide), "name"), (probe.detail, "")])
             if probe.fix and not probe.ok:
                 mark = "" if probe.fix.startswith(("not needed", "only needed")) else "fix: "

@@ -77,7 +77,12 @@ def examine(state_folder: Path, signing_key: Path) -> list[tuple[str, list[Probe
     return [(head, [probe() for probe in members]) for head, members in groups]
 
 
-def healthy(chosen: Way, all_probes: Iterable[Probe]) -> bool:
-    """Whether a run here would be whole: its way, and every needed probe that is not another road to that way."""
+def matters(chosen: Way, probe: Probe) -> bool:
+    """Whether a run here is less than whole for want of this. One of two roads to a whole way may be closed."""
     roads = {"seccomp-filter", "user-notification", "ptrace", "proc-mem"}
-    return chosen.whole and all(one.ok for one in all_probes if one.weight == "needed" and one.name not in roads)
+    return not probe.ok and probe.weight == "needed" and not (chosen.whole and probe.name in roads)
+
+
+def healthy(chosen: Way, all_probes: Iterable[Probe]) -> bool:
+    """Whether a run here would be whole."""
+    return chosen.whole and not any(matters(chosen, probe) for probe in all_probes)

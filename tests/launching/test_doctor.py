@@ -266,6 +266,13 @@ def test_the_way_is_the_strongest_that_is_left(missing: tuple[str, ...], name: s
     assert doctor.healthy(chosen, results.values()) is healthy
 
 
+def test_a_closed_road_is_no_loss_where_another_is_whole() -> None:
+    results = found("user-notification")
+    assert not doctor.matters(doctor.way(results), results["user-notification"])
+    results = found("user-notification", "ptrace", "seccomp-trace")
+    assert doctor.matters(doctor.way(results), results["user-notification"])
+
+
 # --- the command -----------------------------------------------------------------------------------------------------
 
 DOCTOR = [sys.executable, "-B", "-m", "agentwrap", "doctor"]
