@@ -29,10 +29,12 @@ ALLOWED: dict[str, set[str]] = {
     "recording": BASE,
     "recording.reader": BASE | {"recording"},
     "evidence": BASE | {"recording", "recording.reader"},
-    "views": BASE | {"recording.reader", "evidence"},
-    "export": BASE | {"recording.reader", "evidence"},
+    # What a row looks like to whoever shows or exports it; the reader fits it without knowing.
+    "views.source": BASE,
+    "views": BASE | {"views.source", "recording.reader", "evidence"},
+    "export": BASE | {"views.source", "recording.reader", "evidence"},
     "session": BASE | {"launching", "tracing", "recording"},
-    "cli": BASE | {"session", "views", "export", "evidence", "launching", "recording", "recording.reader"},
+    "cli": BASE | {"session", "launching", "recording", "recording.reader", "evidence", "views", "views.source", "export"},
 }
 # The pure half takes facts and gives answers: no file, clock, process, socket or chance.
 PURE = {
@@ -136,6 +138,7 @@ def test_the_source_keeps_its_shape() -> None:
         ("policy/decide.py", "import time", "policy.decide is pure and imports time"),
         ("policy/decide.py", "from datetime import datetime", "is pure and imports datetime.datetime"),
         ("views/tree.py", "def f():\n    from os import environ", "is pure and imports os.environ"),
+        ("export/jsonl.py", "from agentwrap.views import lines", "export.jsonl imports views.lines"),
         ("novelty/x.py", "from agentwrap.events import base", "novelty.x is in no layer"),
         ("launching/plan.py", "print('x')", "launching.plan prints"),
         ("launching/plan.py", "x = 1\n" * 600, "has 601 lines"),
