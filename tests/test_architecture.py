@@ -34,7 +34,8 @@ ALLOWED: dict[str, set[str]] = {
     "views": BASE | {"views.source", "recording.reader", "evidence"},
     "export": BASE | {"views.source", "recording.reader", "evidence"},
     "session": BASE | {"launching", "tracing", "recording"},
-    "cli": BASE | {"session", "launching", "recording", "recording.reader", "evidence", "views", "views.source", "export"},
+    "cli": BASE
+    | {"session", "launching", "recording", "recording.reader", "evidence", "views", "views.source", "export"},
 }
 # The pure half takes facts and gives answers: no file, clock, process, socket or chance.
 PURE = {
