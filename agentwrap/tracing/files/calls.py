@@ -8,84 +8,92 @@ import os
 import stat
 from typing import Literal
 
-from agentwrap.events import FileDirectory, FileLink, FileMode, FileSpecial
+from agentwrap.events import FileDirectory, FileEdit, FileLink, FileMode, FileSpecial
 from agentwrap.events.file import FileClass
 from agentwrap.tracing.files.desk import Desk
 from agentwrap.tracing.files.pending import Pending
-from agentwrap.tracing.files.places import is_there, lstat
+from agentwrap.tracing.files.places import lstat
 from agentwrap.tracing.files.settings import Place, Who
 from agentwrap.tracing.files.snapshot import ABSENT, Key, Snapshot, depth_after, take, take_known
 
 
 class Call:
-    """A call of one thread.
+    """A call of one thread. `names`: the host paths whose meaning it changes.
 
     `rival`: an earlier call of another thread about the same name that is not known to have happened. Of two that
     remove or make the same thing only one can succeed: `done` tells that it was this one.
     """
 
-    __slots__ = ("at_ns", "done", "klass", "place", "rival", "who")
+    __slots__ = ("at_ns", "done", "klass", "names", "place", "rival", "who")
 
     def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int) -> None:
         self.who = who
         self.place = place
         self.klass: FileClass = klass
         self.at_ns = at_ns
+        self.names: tuple[bytes, ...] = (place.host,)
         self.rival: Call | None = None
         self.done = False
-
-    def names(self) -> tuple[bytes, ...]:
-        """The host paths whose meaning it changes."""
-        return (self.place.host,)
 
     def attempt(self, desk: Desk) -> bool:
         """Report and return True if it has happened."""
         raise NotImplementedError
 
 
-class Unlink(Call):
-    """`before`: what is about to vanish; `made`: by the tree itself, so it only passed through."""
+class Creation(Call):
+    """An open that makes a file. Most files that come and go do so by two calls in a row: this one costs little."""
 
-    __slots__ = ("before", "made")
+    __slots__ = ()
+
+    def attempt(self, desk: Desk) -> bool:
+        """Begin to follow the file."""
+        desk.hold(self.who, self.place, self.klass, None, self.at_ns)
+        return True
+
+
+class Unlink(Call):
+    """`before`: what is about to vanish; `made`: by the tree itself, so it only passed through.
+
+    `fresh`: made by the very call before, so no book knows it.
+    """
+
+    __slots__ = ("before", "fresh", "made")
 
     def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int, before: Snapshot, *, made: bool) -> None:
         super().__init__(who, place, klass, at_ns)
         self.before = before
         self.made = made
+        self.fresh = False
 
     def attempt(self, desk: Desk) -> bool:
         """See `Call`."""
         host = self.place.host
-        if is_there(host):
+        if os.access(host, os.F_OK, follow_symlinks=False):
             status = lstat(host)
             if status is not None and (status.st_dev, status.st_ino) == self.before.key:
                 return False
-        path = self.place.path
-        before = self.before
-        role: Literal["before", "after"] = "before" if desk.is_first(host) and not self.made else "after"
-        desk.known.pop(host)
-        writers: tuple[str, ...] = ()
-        pending = desk.pending.by_host.get(host)
-        if pending is not None:
-            if pending.spans and pending.spans != [self.who.span]:
-                writers = (*(span for span in pending.spans if span != self.who.span), self.who.span)
-            desk.pending.remove(pending)
+        who, before, klass, at_ns = self.who, self.before, self.klass, self.at_ns
+        writers: tuple[str, ...] = (who.span,)
+        role: Literal["before", "after"] = "after"
+        if not self.fresh:
+            if not self.made and desk.is_first(host):
+                role = "before"
+            desk.known.pop(host)
+            pending = desk.pending.by_host.get(host)
+            if pending is not None:
+                if len(pending.spans) > 1:
+                    writers = (*(span for span in pending.spans if span != who.span), who.span)
+                desk.pending.remove(pending)
         if before.content is not None:
             desk.report.content(before.state.raw, before.content, role)
-        if before.state.omitted:
-            desk.report.omission(self.who.span, self.who.pid, path, before.state)
-        desk.report.edit(
-            path,
-            self.klass,
-            before.state,
-            ABSENT.state,
-            change="transient" if self.made else "delete",
-            via="remove",
-            span=self.who.span,
-            pid=self.who.pid,
-            writers=writers,
-            at_ns=self.at_ns,
-        )
+        elif before.state.omitted != "not-kept":
+            desk.report.omission(who.span, who.pid, self.place.path, before.state)
+        change: Literal["transient", "delete"] = "transient" if self.made else "delete"
+        edit = FileEdit(
+            at_ns=at_ns, span=who.span, pid=who.pid, path=self.place.path, change=change, via="remove",
+            before=before.state, after=ABSENT.state, writers=writers, klass=klass,
+        )  # fmt: skip
+        desk.report.sink(edit)
         return True
 
 
@@ -245,10 +253,7 @@ class Truncate(Call):
     def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int, pending: Pending) -> None:
         super().__init__(who, place, klass, at_ns)
         self.pending = pending
-
-    def names(self) -> tuple[bytes, ...]:
-        """See `Call`."""
-        return ()
+        self.names = ()
 
     def attempt(self, desk: Desk) -> bool:
         """See `Call`."""
@@ -280,10 +285,7 @@ class Attribute(Call):
         self.change: Literal["mode", "owner", "xattr"] = change
         self.name = name
         self.states = self._states()
-
-    def names(self) -> tuple[bytes, ...]:
-        """See `Call`."""
-        return ()  # two of them may both succeed
+        self.names = ()  # two of them may both succeed
 
     def _states(self) -> tuple[object, ...]:
         host = self.place.host

@@ -59,6 +59,10 @@ class Desk:
 
     def follow(self, who: Who, place: Place, klass: FileClass, before: Snapshot) -> Pending:
         """A file is about to be written for the first time (since it was last at rest)."""
+        if before is ABSENT:  # the hot path of files that come and go
+            pending = Pending(place, klass, before, first=False)
+            self.pending.by_host[place.host] = pending
+            return pending
         known = self.known.get(place.host)
         pending = Pending(place, klass, before, first=known is None or not (known.made or known.recorded))
         if known is not None and known.looks and self.now() < known.due_ns + REST_NS:
@@ -66,6 +70,25 @@ class Desk:
         self.keep(pending, who)
         self.pending.add(pending)
         return pending
+
+    def hold(self, who: Who, place: Place, klass: FileClass, status: os.stat_result | None, now_ns: int) -> None:
+        """`who` opens the file for writing: it is followed from now on, with its state before, unless it is already.
+
+        `status`: its lstat, None where it is about to be made.
+        """
+        key = None if status is None else (status.st_dev, status.st_ino)
+        pending = self.pending.find(place.host, key)
+        if pending is None:
+            before = ABSENT if status is None else self.before(place, status, klass)
+            pending = self.follow(who, place, klass, before)
+        elif pending.host != place.host:
+            self.settle(pending)  # another name of the same file: from now on it goes by this one
+            self.pending.move(pending, place)
+        elif pending.key != key and pending.key is not None:
+            self.settle(pending)  # replaced by somebody unseen
+        else:
+            self.settle_if_due(pending)
+        self.pending.hold(pending, who, now_ns)
 
     def is_first(self, host: bytes) -> bool:
         """Whether what is there now is what was there before the run, and not recorded yet."""
@@ -188,7 +211,7 @@ class Desk:
 
     def _looked(self, pending: Pending, started_ns: int) -> None:
         pending.looks += 1
-        pending.spans = [holder.span for holder in pending.holders.values()]
+        pending.spans = [holder.who.span for holder in pending.holders.values()]
         extra = pending.looks - FREE_LOOKS
         if extra > 0:
             wait_ns = min(FIRST_WAIT_NS << min(extra, 12), LONGEST_WAIT_NS)

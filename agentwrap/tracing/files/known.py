@@ -63,6 +63,8 @@ class KnownPaths:
 
     def get(self, host: bytes) -> Known | None:
         """What is known of a path."""
+        if not self._folders:
+            return None
         folder, _, name = host.rpartition(b"/")
         names = self._folders.get(folder)
         return names.get(name) if names is not None else None
@@ -82,6 +84,8 @@ class KnownPaths:
 
     def pop(self, host: bytes) -> Known | None:
         """Forget a path that is gone or has moved."""
+        if not self._folders:
+            return None
         folder, _, name = host.rpartition(b"/")
         names = self._folders.get(folder)
         if names is None:

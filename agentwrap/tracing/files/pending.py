@@ -3,6 +3,8 @@
 A file is found by its host path (see `settings.Place`) or by its inode, so a write through another name is not missed.
 """
 
+from typing import NamedTuple
+
 from agentwrap.events.file import FileClass
 from agentwrap.tracing.files.known import rebased
 from agentwrap.tracing.files.settings import Place, Who
@@ -13,23 +15,18 @@ MAX_WRITERS = 64
 """Writers named in one event."""
 
 
-class Holder:
-    """A process that opened the file for writing: by which thread, when, and whether that call is known to be over."""
+class Holder(NamedTuple):
+    """A process that opened the file for writing: its thread that did, and when."""
 
-    __slots__ = ("opened_ns", "seen", "span", "tid")
-
-    def __init__(self, who: Who, opened_ns: int) -> None:
-        self.tid = who.tid
-        self.span = who.span
-        self.opened_ns = opened_ns
-        self.seen = False
+    who: Who
+    opened_ns: int
 
 
 class Pending:
     """One file between its state before and its state after.
 
     `first`: the state before is older than the run (what undo needs). `spans`: writers since the last look;
-    `due_ns`: no look before this, for files that are written again and again.
+    `seen`: holders whose descriptor was seen; `due_ns`: no look before this, for files that are written often.
     """
 
     __slots__ = (
@@ -45,6 +42,7 @@ class Pending:
         "last_span",
         "looks",
         "path",
+        "seen",
         "spans",
     )
 
@@ -57,6 +55,7 @@ class Pending:
         self.held: Held | None = None
         self.holders: dict[int, Holder] = {}
         self.spans: list[str] = []
+        self.seen: set[int] | None = None
         self.last_pid = 0
         self.last_span = "run"
         self.looks = 0
@@ -116,11 +115,14 @@ class PendingFiles:
         """`who` is about to have it open for writing."""
         pending.touch(who)
         pending.holders[who.pid] = Holder(who, now_ns)
+        if pending.seen:
+            pending.seen.discard(who.pid)
         mine = self.by_pid.get(who.pid)
         if mine is None:
             mine = self.by_pid[who.pid] = {}
         mine[pending] = None
-        self.loose.pop(pending, None)
+        if self.loose:
+            self.loose.pop(pending, None)
 
     def release(self, pending: Pending, pid: int) -> None:
         """A process does not have it open any more."""
@@ -134,7 +136,7 @@ class PendingFiles:
             self.loose[pending] = None
         elif pending.last_pid == pid:
             pending.last_pid, holder = next(reversed(pending.holders.items()))
-            pending.last_span = holder.span
+            pending.last_span = holder.who.span
 
     def move(self, pending: Pending, place: Place) -> None:
         """It has another name now."""

@@ -40,10 +40,7 @@ class Rename(Call):
         self.key: Key = (source.st_dev, source.st_ino)
         self.replaced = replaced
         self.exchange = exchange
-
-    def names(self) -> tuple[bytes, ...]:
-        """See `Call`."""
-        return (self.old.host, self.place.host)
+        self.names = (old.host, place.host)
 
     def attempt(self, desk: Desk) -> bool:
         """See `Call`."""

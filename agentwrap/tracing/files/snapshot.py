@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 import time
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -23,8 +23,10 @@ Key = tuple[int, int]
 RACY_NS = 50_000_000
 """A change time this close to now may stand still while the file changes again (kernels before 6.13 have one tick)."""
 
+SMALL_BYTES = 16 << 10
 CHUNK_BYTES = 1 << 20
-_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_OPEN_FLAGS_OWNER: Final = _OPEN_FLAGS | os.O_NOATIME
 
 
 class Snapshot:
@@ -95,6 +97,15 @@ def take(host: bytes, depth: Depth, settings: FileSettings) -> Snapshot:
     return take_known(host, status, depth, settings)
 
 
+def passing(status: os.stat_result) -> Snapshot:
+    """A regular file that is not worth a read."""
+    state = FileState(
+        size=status.st_size, mode=status.st_mode & 0o7777, uid=status.st_uid, gid=status.st_gid,
+        mtime_ns=status.st_mtime_ns, omitted="not-kept",
+    )  # fmt: skip
+    return Snapshot(state, None, (status.st_dev, status.st_ino))
+
+
 def take_known(host: bytes, status: os.stat_result, depth: Depth, settings: FileSettings) -> Snapshot:
     """The same for a name whose lstat is at hand."""
     mode = status.st_mode
@@ -103,24 +114,22 @@ def take_known(host: bytes, status: os.stat_result, depth: Depth, settings: File
     if depth == "stat" or (depth == "hash" and status.st_size > CHEAP_HASH_BYTES):
         return _snapshot(status, b"", None, "not-kept")
     try:
-        descriptor = _open(host)
+        try:
+            descriptor = os.open(host, _OPEN_FLAGS_OWNER)
+        except PermissionError:
+            descriptor = os.open(host, _OPEN_FLAGS)  # O_NOATIME is for owners, open(2)
     except (FileNotFoundError, NotADirectoryError):
         return ABSENT
     except OSError:  # no permission, or replaced by a link between the two calls
         return _snapshot(status, b"", None, "unreadable")
     try:
+        if status.st_size <= SMALL_BYTES:  # looked at a moment ago, and the look costs as much as the read
+            return _read(descriptor, status, depth, settings)
         return _read(descriptor, os.fstat(descriptor), depth, settings)
     except OSError:
         return _snapshot(status, b"", None, "unreadable")
     finally:
         os.close(descriptor)
-
-
-def _open(host: bytes) -> int:
-    try:
-        return os.open(host, _OPEN_FLAGS | os.O_NOATIME)
-    except PermissionError:
-        return os.open(host, _OPEN_FLAGS)  # O_NOATIME is for owners, open(2)
 
 
 def _read(descriptor: int, status: os.stat_result, depth: Depth, settings: FileSettings) -> Snapshot:

@@ -7,7 +7,7 @@ import os
 import time
 
 from agentwrap.tracing.files.desk import Desk
-from agentwrap.tracing.files.pending import Holder, Pending
+from agentwrap.tracing.files.pending import Pending
 from agentwrap.tracing.files.snapshot import Key
 
 SLICE_NS = 2_000_000
@@ -101,21 +101,18 @@ class Sweeper:
             if key is not None:
                 desk.pending.identify(pending, key)
         if key is not None and key in open_keys:
-            holder.seen = True
+            if pending.seen is None:
+                pending.seen = set()
+            pending.seen.add(pid)
             if now_ns - holder.opened_ns > LONG_OPEN_NS:
                 desk.settle_if_due(pending)
             return
-        if not self._over(holder, now_ns):
-            return
+        if not (pending.seen and pid in pending.seen) and now_ns - holder.opened_ns < UNSEEN_OPEN_NS:
+            return  # not there yet
         if desk.settle_if_due(pending):
             desk.pending.release(pending, pid)
             if not pending.holders:
                 desk.let_go(pending)
-
-    @staticmethod
-    def _over(holder: Holder, now_ns: int) -> bool:
-        """Whether the descriptor was there and is not any more, or will hardly come."""
-        return holder.seen or now_ns - holder.opened_ns > UNSEEN_OPEN_NS
 
 
 def _key_now(host: bytes) -> Key | None:

@@ -15,6 +15,7 @@ from agentwrap.events import FileClass, FileRead, Sink
 from agentwrap.tracing.files.calls import (
     Attribute,
     Call,
+    Creation,
     HardLink,
     LinkDescriptor,
     MakeDirectory,
@@ -28,15 +29,20 @@ from agentwrap.tracing.files.desk import Desk
 from agentwrap.tracing.files.places import PATH_MAX, follow, is_there, lstat
 from agentwrap.tracing.files.rename import Rename
 from agentwrap.tracing.files.settings import TRANSIENT_CONTENT_BYTES, FileSettings, Place, Who
-from agentwrap.tracing.files.snapshot import ABSENT, depth_before, take_known
+from agentwrap.tracing.files.snapshot import ABSENT, depth_before, passing, take_known
 from agentwrap.tracing.files.sweep import Sweeper
 
+EXCLUSIVE = os.O_CREAT | os.O_EXCL
 O_TMPFILE_ONLY = os.O_TMPFILE & ~os.O_DIRECTORY
 RENAME_NOREPLACE = 1
 RENAME_EXCHANGE = 2
 
 MAX_OPEN_FILES = 4096
 """Files of one process waiting for a look; with more, a sweep is made at once."""
+
+MAX_TRANSIENTS = 1000
+TRANSIENTS_PER_NS = 200 / 1e9
+"""Contents of files that were made and removed again: so many at once, then so many a second."""
 
 MAX_READ_PATHS = 100_000
 """Read paths counted per process."""
@@ -59,6 +65,8 @@ class FileTracker:
         self._sweeper = Sweeper(self._desk)
         self._sink = sink
         self._more = False
+        self._transients: float = MAX_TRANSIENTS
+        self._transients_ns = now()
 
     @property
     def pending(self) -> bool:
@@ -69,16 +77,27 @@ class FileTracker:
 
     def opening(self, who: Who, place: Place, flags: int, mode: int) -> None:  # noqa: ARG002  mode shows in the result
         """An open that writes, creates or truncates."""
-        self._told(who, place.path, self._opening, place, flags)
+        with self._lock:  # as `_told`, spelled out: this and unlinking are the hot path
+            try:
+                if who.tid in self._calls:
+                    self._over(who.tid)
+                self._opening(who, place, flags)
+            except Exception as error:
+                self._desk.report.missed(who, place.path, error)
 
     def _opening(self, who: Who, place: Place, flags: int) -> None:
         if flags & O_TMPFILE_ONLY:
             return  # no name: it appears, if ever, by linking_descriptor
-        place = self._steady(place)
-        self._meet(who, place)
-        exclusive = flags & (os.O_CREAT | os.O_EXCL) == os.O_CREAT | os.O_EXCL
+        if place.path != place.host or len(place.host) >= PATH_MAX:
+            place = self._steady(place)
+        if self._claims:
+            self._meet(who, place)
+        exclusive = flags & EXCLUSIVE == EXCLUSIVE
         # An exception costs more than a second call, and files that are about to be made are the hot path.
-        status = lstat(place.host) if not flags & os.O_CREAT or is_there(place.host) else None
+        if flags & os.O_CREAT and not os.access(place.host, os.F_OK, follow_symlinks=False):
+            status = None
+        else:
+            status = lstat(place.host)
         if status is not None and stat.S_ISLNK(status.st_mode):
             target = None if exclusive or flags & os.O_NOFOLLOW else follow(place)
             if target is None:
@@ -89,29 +108,14 @@ class FileTracker:
         klass = self._desk.classify(place.path)
         if _no_files_there(klass, place.path):
             return
+        now_ns = self._desk.now()
         if status is None:
             if flags & os.O_CREAT:
-                self._hold(who, place, klass, None)
+                self._call(Creation(who, place, klass, now_ns))
         elif stat.S_ISREG(status.st_mode) and not exclusive:
-            self._hold(who, place, klass, status)
-
-    def _hold(self, who: Who, place: Place, klass: FileClass, status: os.stat_result | None) -> None:
-        """Follow the file, beginning with its state before unless it is followed already."""
-        desk = self._desk
-        key = None if status is None else (status.st_dev, status.st_ino)
-        pending = desk.pending.find(place.host, key)
-        if pending is None:
-            before = ABSENT if status is None else desk.before(place, status, klass)
-            pending = desk.follow(who, place, klass, before)
-        elif pending.host != place.host:
-            desk.settle(pending)  # another name of the same file: from now on it goes by this one
-            desk.pending.move(pending, place)
-        elif pending.key != key and pending.key is not None:
-            desk.settle(pending)  # replaced by somebody unseen
-        else:
-            desk.settle_if_due(pending)
-        desk.pending.hold(pending, who, desk.now())
-        if len(desk.pending.by_pid[who.pid]) > MAX_OPEN_FILES:
+            self._desk.hold(who, place, klass, status, now_ns)
+        mine = self._desk.pending.by_pid.get(who.pid)
+        if mine is not None and len(mine) > MAX_OPEN_FILES:
             self._sweeper.shed(who.pid)
 
     def inherited(self, who: Who, fd: int) -> None:
@@ -128,7 +132,7 @@ class FileTracker:
         klass = self._desk.classify(path)
         if named is None or not os.path.samestat(named, status) or _no_files_there(klass, path):
             return  # a file without a name, or not visible here: nothing to compare with later
-        self._hold(who, Place(path, path), klass, named)
+        self._desk.hold(who, Place(path, path), klass, named, self._desk.now())
 
     def truncating(self, who: Who, place: Place) -> None:
         """A truncate, or an ftruncate of a descriptor's file."""
@@ -159,28 +163,68 @@ class FileTracker:
 
     def unlinking(self, who: Who, place: Place) -> None:
         """Unlink of anything but a directory."""
-        self._told(who, place.path, self._unlinking, place)
+        with self._lock:
+            try:
+                call = self._calls.get(who.tid)
+                if call is not None:
+                    if type(call) is Creation and call.place.host == place.host:
+                        self._unlinking_fresh(who, call)
+                        return
+                    self._over(who.tid)
+                self._unlinking(who, place)
+            except Exception as error:
+                self._desk.report.missed(who, place.path, error)
+
+    def _unlinking_fresh(self, who: Who, creation: Creation) -> None:
+        """The thread removes what it made by its call before: nothing is known of it yet, and nothing needs to be."""
+        place = creation.place
+        status = lstat(place.host)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            self._over(who.tid)
+            return
+        now_ns = self._desk.now()
+        keep = status.st_size <= TRANSIENT_CONTENT_BYTES and self._afford_transient(now_ns)
+        if keep:
+            before = take_known(place.host, status, depth_before(creation.klass), self._desk.settings)
+        else:
+            before = passing(status)
+        call = Unlink(who, place, creation.klass, now_ns, before, made=True)
+        call.fresh = True
+        self._calls[who.tid] = self._claims[place.host] = call
 
     def _unlinking(self, who: Who, place: Place) -> None:
         desk = self._desk
         place = self._steady(place)
-        self._meet(who, place)
+        if self._claims:
+            self._meet(who, place)
         klass = desk.classify(place.path)
         status = lstat(place.host)
         if status is None or stat.S_ISDIR(status.st_mode) or _no_files_there(klass, place.path):
             return
         pending = desk.pending.by_host.get(place.host)
-        known = desk.known.get(place.host)
-        made = known.made if known is not None else pending is not None and pending.before.absent
+        if pending is not None and pending.before is ABSENT:
+            made = True
+        else:
+            known = desk.known.get(place.host)
+            made = known is not None and known.made
         if made:
-            small = status.st_size <= TRANSIENT_CONTENT_BYTES
-            before = take_known(place.host, status, depth_before(klass) if small else "stat", desk.settings)
+            keep = status.st_size <= TRANSIENT_CONTENT_BYTES and self._afford_transient(desk.now())
+            before = take_known(place.host, status, depth_before(klass) if keep else "stat", desk.settings)
         else:
             if pending is not None:
                 desk.settle(pending)
             before = desk.before(place, status, klass)
         if not before.absent:
             self._call(Unlink(who, place, klass, desk.now(), before, made=made))
+
+    def _afford_transient(self, now_ns: int) -> bool:
+        """Whether the content of one more file that came and went is kept: a loop of them is not worth its blobs."""
+        self._transients = min(self._transients + (now_ns - self._transients_ns) * TRANSIENTS_PER_NS, MAX_TRANSIENTS)
+        self._transients_ns = now_ns
+        if self._transients < 1:
+            return False
+        self._transients -= 1
+        return True
 
     def removing_directory(self, who: Who, place: Place) -> None:
         """Remove an empty directory."""
@@ -373,7 +417,7 @@ class FileTracker:
 
     def _call(self, call: Call) -> None:
         self._calls[call.who.tid] = call
-        for name in call.names():
+        for name in call.names:
             rival = self._claims.get(name)
             if rival is not None and rival.who.tid != call.who.tid:
                 call.rival = rival
@@ -381,11 +425,19 @@ class FileTracker:
 
     def _over(self, tid: int) -> None:
         call = self._calls.pop(tid)
-        self._unclaim(call)
-        self._try(call)  # if it has not happened now, it has failed
+        for name in call.names:
+            if self._claims.get(name) is call:
+                del self._claims[name]
+        if call.rival is not None or call.done:
+            self._try(call)
+            return
+        try:
+            call.done = call.attempt(self._desk)  # if it has not happened now, it has failed
+        except OSError as error:
+            self._desk.report.missed(call.who, call.place.path, error)
 
     def _unclaim(self, call: Call) -> None:
-        for name in call.names():
+        for name in call.names:
             if self._claims.get(name) is call:
                 del self._claims[name]
 

@@ -804,7 +804,7 @@ def test_a_path_longer_than_can_be_opened(bench: Any) -> None:
 
 
 def test_contents_of_caches_are_not_kept(bench_with: Any, aged: Aged) -> None:
-    bench = bench_with(lambda path: "cache")
+    bench = bench_with(lambda _: "cache")
     aged("a", b"old")
     tool = bench.process()
     tool.write("a", b"new!")
@@ -815,7 +815,7 @@ def test_contents_of_caches_are_not_kept(bench_with: Any, aged: Aged) -> None:
 
 
 def test_kernel_interfaces_are_not_read(bench_with: Any) -> None:
-    bench = bench_with(lambda path: "system")
+    bench = bench_with(lambda _: "system")
     who = Who(1, 1, "p1")
     bench.tracker.opening(who, Place(b"/proc/self/oom_score_adj", b"/proc/self/oom_score_adj"), os.O_WRONLY, 0)
     bench.tracker.process_ended(1, "p1")
