@@ -391,9 +391,12 @@ class Session:
             self._pump.put(items)
 
     def _stop_with_the_agent(self) -> None:
-        """Ctrl-Z: the shell waits for us, so it must see us stop; it continues the whole process group."""
+        """Ctrl-Z: the shell waits for us, so it must see us stop; it continues the whole process group.
+
+        The agent is told to go on from the thread that receives our SIGCONT, not from here: this thread may run on for
+        a moment after its own SIGSTOP, and an agent that reads its terminal too early gets SIGTTIN.
+        """
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._order(b"C")
 
     async def _watch_time(self) -> None:
         import trio
