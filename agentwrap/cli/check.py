@@ -13,7 +13,6 @@ from agentwrap.views.coverage import report_lines
 
 
 @click.command(
-    short_help="Say whether a recording is clean, and whether it could have seen what you ask about.",
     epilog="Exit status: 0 clean and covered, 1 violated, 3 clean but not covered, 2 usage or unreadable.",
 )
 @click.argument("file", metavar="[FILE]", required=False)

@@ -25,7 +25,7 @@ def _format_options(function: Function) -> Function:
     return function
 
 
-@click.command(cls=reading.FilterCommand, short_help="Write a recording's events in another format.")
+@click.command(cls=reading.FilterCommand)
 @click.argument("words", metavar="[FILE] [FILTER]...", nargs=-1)
 @_format_options
 @click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, which must not exist.")

@@ -35,6 +35,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Setup": {
         "doctor": "Probe this machine: check, result, fix.",
         "keygen": "Make the key that signs recordings.",
+        "help": "Explain a topic: filters, exit-codes, environment.",
     },
 }
 COMMANDS = {name: brief for group in GROUPS.values() for name, brief in group.items()}
@@ -65,6 +66,7 @@ class Commands(click.Group):
         command = importlib.import_module(f"agentwrap.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         command.context_settings = {**SETTINGS, **command.context_settings}
+        command.short_help = COMMANDS[cmd_name]
         return command
 
     def resolve_command(
@@ -122,14 +124,18 @@ def complete(arguments: Sequence[str]) -> list[str]:
     return list(arguments)
 
 
-def usage_error(failure: click.ClickException) -> AgentwrapError:
+def usage_error(failure: click.ClickException, arguments: Sequence[str]) -> AgentwrapError:
     """Click's complaint in our form: lower case, the usage line as evidence, one hint."""
     message = getattr(failure, "message", "") or failure.format_message()
     if isinstance(failure, click.MissingParameter | click.BadParameter):
         message = failure.format_message()
     message = message[:1].lower() + message[1:].rstrip().removesuffix(".")
     context = getattr(failure, "ctx", None)
-    path = context.command_path if context else "agentwrap"
+    path = "agentwrap"
+    if context is not None:
+        path = context.command_path
+    elif arguments and arguments[0] in COMMANDS:
+        path = f"agentwrap {arguments[0]}"
     hint = f"`{path} --help` lists what there is"
     if isinstance(failure, click.NoSuchOption):
         message = f"no such option `{failure.option_name}`"
@@ -207,7 +213,7 @@ def _guarded(arguments: list[str], output: Output) -> int:
         output.flush()
         return leaving.exit_code
     except click.ClickException as failure:
-        output.error(usage_error(failure))
+        output.error(usage_error(failure, arguments))
         return EXIT_USAGE
     except AgentwrapError as failure:
         output.error(failure)

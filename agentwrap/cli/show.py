@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from agentwrap import text
 from agentwrap.cli import reading
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 VIEWS = ("tree", "files", "diff", "errors", "denied", "gaps")
 
 
-@dataclass
-class Wish:
+class Wish(msgspec.Struct):
     """What was asked for."""
 
     view: str
@@ -37,7 +36,7 @@ class Wish:
     in_utc: bool
 
 
-@click.command(cls=reading.FilterCommand, short_help="Show what a recording tells.")
+@click.command(cls=reading.FilterCommand)
 @click.argument("words", metavar="[FILE] [FILTER]...", nargs=-1)
 @click.option("--tree", "view", flag_value="tree", help="Who started whom, and what each touched.")
 @click.option("--files", "view", flag_value="files", help="What changed on disk, by path.")
@@ -271,6 +270,6 @@ def document_of(source: "Reader", wish: Wish) -> dict[str, Any]:
         "state": source.state(),
         "spans": [span_object(span) for span in source.spans().values()],
         "events": events,
-        "coverage": [vars(statement) for statement in check.statements(source)],
-        "gaps": [vars(hole) for hole in check.holes(source)],
+        "coverage": [msgspec.structs.asdict(statement) for statement in check.statements(source)],
+        "gaps": [msgspec.structs.asdict(hole) for hole in check.holes(source)],
     }

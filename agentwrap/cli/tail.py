@@ -26,7 +26,7 @@ _LOOK_EVERY_S = 0.05
 _ALIVE_EVERY_LOOKS = 5
 
 
-@click.command(cls=reading.FilterCommand, short_help="Follow a recording while it is being written.")
+@click.command(cls=reading.FilterCommand)
 @click.argument("words", metavar="[FILE] [FILTER]...", nargs=-1)
 @click.option("-a", "--all", "everything", is_flag=True, help="Show also what is left out as noise.")
 @click.option("--new", "only_new", is_flag=True, help="Begin with what comes next, not at the start of the run.")

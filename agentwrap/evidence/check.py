@@ -5,8 +5,9 @@ recorded, and whether it would have been. Whether the file is unchanged is `evid
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from agentwrap.errors import EXIT_FINDING, EXIT_NOT_COVERED
 from agentwrap.policy.coverage import Hole, Judgement, Requirement, Statement, judge
@@ -49,8 +50,7 @@ class Recording(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Denial:
+class Denial(msgspec.Struct, frozen=True):
     """Something that was refused."""
 
     seq: int
@@ -59,8 +59,7 @@ class Denial:
     why: str
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What `check` found. `status` is its exit status, `word` its verdict."""
 
     word: str
@@ -89,7 +88,7 @@ class Report:
                 for one in self.judgements
             ],
             "denials": self.denials,
-            "denied": [vars(denial) for denial in self.shown_denials],
+            "denied": [msgspec.structs.asdict(denial) for denial in self.shown_denials],
             "gaps": self.gaps,
         }
 

@@ -5,11 +5,12 @@ after: a gap of that kind, or an end that nobody saw, means *not covered*. Never
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from agentwrap.errors import AgentwrapError
 
-# The vocabulary of `events.run` (a test compares them; importing msgspec would cost reading commands 30 ms).
+# The vocabulary of `events.run` (a test compares them).
 KINDS = (
     "process", "exec", "file-write", "file-read", "connect", "bind", "dns", "udp", "unix", "mcp-stdio", "mcp-http",
     "model",
@@ -21,16 +22,14 @@ DEFAULT_KINDS = ("process", "exec", "file-write", "connect")
 _EVERYTHING = "process"
 
 
-@dataclass(frozen=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """A kind that has to be covered, by one of `tiers`."""
 
     kind: str
     tiers: frozenset[str]
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True):
     """An observer's statement at the start of the run."""
 
     kind: str
@@ -39,8 +38,7 @@ class Statement:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Hole:
+class Hole(msgspec.Struct, frozen=True):
     """A gap: the kind it weakens, its cause, what could hide in it, and what it is about (foreign text)."""
 
     kind: str
@@ -50,8 +48,7 @@ class Hole:
     seq: int = 0
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """Whether one kind is covered, how strongly, and every reason why not."""
 
     kind: str
@@ -59,7 +56,7 @@ class Judgement:
     mechanism: str
     covered: bool
     reasons: tuple[str, ...] = ()
-    holes: tuple[Hole, ...] = field(default=(), repr=False)
+    holes: tuple[Hole, ...] = ()
 
 
 _OBSERVED = frozenset({"wall", "guard", "witness"})

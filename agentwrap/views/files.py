@@ -1,8 +1,9 @@
 """What changed on disk, by path: the sum of all edits of each, and each edit with its diff."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from agentwrap import text
 from agentwrap.views import diff
@@ -16,15 +17,14 @@ CHANGES = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link
 _PATH_COLUMNS = 44
 
 
-@dataclass
-class Changed:
+class Changed(msgspec.Struct):
     """All edits of one path: the first state, the last one, and who wrote."""
 
     path: str
     before: dict[str, Any]
     after: dict[str, Any]
     edits: int = 0
-    writers: list[str] = field(default_factory=list)
+    writers: list[str] = msgspec.field(default_factory=list)
     moved_from: str = ""
 
     @property

@@ -6,7 +6,8 @@ compares, and how to say which place of a filter is wrong. Knows nothing of file
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from agentwrap.errors import AgentwrapError
 from agentwrap.views.filter_keys import KEYS, Spans, Test, kinds_named
@@ -24,8 +25,7 @@ class FilterError(AgentwrapError):
         self.problem, self.start, self.end = problem, start, end
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(msgspec.Struct, frozen=True):
     """One word of a filter. `key` is empty for plain text; `start`, `end`: its place in the source."""
 
     key: str
@@ -41,8 +41,7 @@ class Term:
         return sign + (f"{self.key}:" if self.key else "") + quote(self.value, plain=not self.key)
 
 
-@dataclass(frozen=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True):
     """A parsed filter: callable on a row. Without terms it lets everything through."""
 
     terms: tuple[Term, ...]

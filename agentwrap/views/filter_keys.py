@@ -9,7 +9,7 @@ from typing import Any
 
 from agentwrap.views.source import Row, Span, foreign_text, mapping, number, texts
 
-# The kinds of events (a test compares them with the vocabulary; importing it costs 30 ms), and what comes later.
+# The kinds of events (a test compares them with the vocabulary).
 KINDS = (
     "run.start", "run.end", "coverage", "gap",
     "process.start", "process.exec", "process.exit", "process.denied", "process.isolation", "process.reach",

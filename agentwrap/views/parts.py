@@ -1,7 +1,8 @@
 """What the line of an event says, one small function for each kind. Knows the fields of `data`; not the layout."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from agentwrap import text
 from agentwrap.views import diff
@@ -10,15 +11,14 @@ from agentwrap.views.source import Row, Span, foreign_text, mapping, number, tex
 from agentwrap.views.styled import Line, Role
 
 
-@dataclass
-class Parts:
+class Parts(msgspec.Struct):
     """What a line says, before it is laid out. Only `what` is cut to fit; `keep_end` cuts its start (paths)."""
 
     word: str
     what: str
-    head: Line = field(default_factory=list)
-    tail: Line = field(default_factory=list)
-    right: Line = field(default_factory=list)
+    head: Line = msgspec.field(default_factory=list)
+    tail: Line = msgspec.field(default_factory=list)
+    right: Line = msgspec.field(default_factory=list)
     keep_end: bool = False
     role: Role = ""
 

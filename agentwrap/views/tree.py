@@ -5,7 +5,8 @@ Reads every span and counts rows, so it holds one small record per process; the 
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from agentwrap import text
 from agentwrap.views.context import command_line, ending
@@ -16,19 +17,17 @@ COUNTED = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link
            "net.bind", "net.listen", "net.send", "dns.server", "process.exec", "process.denied", "gap")  # fmt: skip
 
 
-@dataclass
-class Touched:
+class Touched(msgspec.Struct):
     """What one process did, in numbers, and the programs it has been, in order."""
 
     files: int = 0
     sockets: int = 0
     gaps: int = 0
     denied: int = 0
-    execs: list[str] = field(default_factory=list)
+    execs: list[str] = msgspec.field(default_factory=list)
 
 
-@dataclass
-class Tree:
+class Tree(msgspec.Struct):
     """The spans by parent, and what each touched."""
 
     spans: Mapping[str, Span]
