@@ -54,11 +54,7 @@ class Encoder:
         """Redact `event` and lay it out as a row."""
         event_class = type(event)
         layout = LAYOUTS[event_class]
-        if (
-            self._shape_only
-            or event_class is RunStart
-            or self._suspicious(layout.joined(event), bool(layout.many))
-        ):
+        if self._shape_only or event_class is RunStart or self._suspicious(layout.joined(event), bool(layout.many)):
             event = self._redacted(event, layout)
         fields, parts = layout.fields(event, self._state)
         subject = event.subject

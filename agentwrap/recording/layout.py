@@ -101,7 +101,9 @@ def layout_of(event_class: type[Event]) -> Layout:
         if info.name not in _HEAD:
             default = _REQUIRED if info.default is msgspec.NODEFAULT else info.default
             groups.setdefault(_holds(hints[info.name]), []).append((info.name, default))
-    told: dict[str, Any] = {name: tuple(groups.get(name, ())) for name in ("plain", "foreign", "many", "pairs", "states")}
+    told: dict[str, Any] = {
+        name: tuple(groups.get(name, ())) for name in ("plain", "foreign", "many", "pairs", "states")
+    }
     return Layout(str(event_class.__struct_config__.tag), **told, **_compile(groups))
 
 

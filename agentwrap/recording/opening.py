@@ -1,39 +1,56 @@
 """Opening a recording read-only in each state it can be in: live, torn, closed, in a folder we may not write."""
 
+import shutil
 import sqlite3
+import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
 from agentwrap.errors import AgentwrapError
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """A read-only connection that can see the tables. Raises AgentwrapError `damaged`."""
-    last: sqlite3.Error | None = None
-    for option in _options(path):
-        connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=ro{option}", uri=True, isolation_level=None, check_same_thread=False
-        )
-        try:
-            if "nolock" in option:
-                # Without locks there is no shared memory: exclusive mode keeps the index of the -wal on the heap.
-                connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-            connection.execute("SELECT count(*) FROM meta").fetchone()
-        except sqlite3.Error as error:
-            last = error
-            connection.close()
-            continue
-        connection.execute("PRAGMA query_only=1")
-        connection.execute("PRAGMA mmap_size=268435456")
-        return connection
-    raise AgentwrapError(
-        "damaged", "the recording is damaged", evidence=f"{path}: {last}", hint="agentwrap verify"
-    ) from last
+def connect(path: Path, live: bool) -> sqlite3.Connection:
+    """A read-only connection that can see the tables. `live`: a writer holds the file.
 
-
-def _options(path: Path) -> tuple[str, ...]:
+    Raises AgentwrapError `damaged`.
+    """
     wal = Path(f"{path}-wal")
-    if wal.exists() and wal.stat().st_size:
-        # In a read-only folder SQLite cannot make the -shm a -wal needs (sqlite.org/wal.html, "Read-Only Databases").
-        return ("", "&nolock=1")
-    return ("", "&immutable=1")
+    if not live and not (wal.exists() and wal.stat().st_size):
+        # Nobody writes and everything is in the main file. Without this SQLite would want to make a -shm beside a
+        # file that says WAL, and fail in a read-only folder (sqlite.org/wal.html, "Read-Only Databases").
+        return _try(path, "&immutable=1")
+    try:
+        return _try(path, "")
+    except AgentwrapError:
+        if live or _writable_folder(path):
+            raise
+    # A -wal without its -shm in a read-only folder: SQLite cannot read it there, so it is read from a private copy.
+    with tempfile.TemporaryDirectory(prefix="agentwrap-") as folder:
+        copy = Path(folder) / path.name
+        shutil.copyfile(path, copy)
+        shutil.copyfile(wal, f"{copy}-wal")
+        # What is open stays readable without its name.
+        return _try(copy, "")
+
+
+def _writable_folder(path: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            return True
+    except OSError:
+        return False
+
+
+def _try(path: Path, option: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=ro{option}", uri=True, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("SELECT count(*) FROM meta").fetchone()
+        connection.execute("PRAGMA query_only=1")
+    except sqlite3.Error as error:
+        connection.close()
+        raise AgentwrapError(
+            "damaged", "the recording is damaged", evidence=f"{path}: {error}", hint="agentwrap verify"
+        ) from error
+    return connection

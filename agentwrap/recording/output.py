@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from agentwrap.errors import AgentwrapError
-from agentwrap.recording import seal
+from agentwrap.recording import liveness, seal
 from agentwrap.recording.header import APPLICATION_ID, USER_VERSION
 
 _ROOM_BYTES = 1 << 20
@@ -21,13 +21,13 @@ def schema_text() -> str:
     return files("agentwrap.recording").joinpath("schema.sql").read_text(encoding="utf-8")
 
 
-def create(path: Path, meta: Mapping[str, str]) -> sqlite3.Connection:
-    """Make the file at `path` (mode 0600) with `meta` in it, and open it for writing.
+def create(path: Path, meta: Mapping[str, str]) -> tuple[sqlite3.Connection, int]:
+    """Make the file at `path` (mode 0600) with `meta` in it; returns the connection, and a descriptor that says so.
 
     Raises AgentwrapError: `exists` where something is there already, `output` where it cannot be written.
     """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        alive = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
         raise AgentwrapError(
             "exists", "the output is already there", evidence=str(path), hint="choose another --output"
@@ -39,8 +39,10 @@ def create(path: Path, meta: Mapping[str, str]) -> sqlite3.Connection:
         # f_blocks 0: a filesystem that does not count (9p and others).
         if room.f_blocks and room.f_bavail * room.f_frsize < _ROOM_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return _fill(path, meta)
+        liveness.hold(alive)
+        return _fill(path, meta), alive
     except (OSError, sqlite3.Error) as error:
+        os.close(alive)
         raise discard(path, error) from error
 
 

@@ -54,7 +54,7 @@ class Reader:
         # locks the process has on it (fcntl(2)), SQLite's among them.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return cls(path, connect(path), descriptor)
+            return cls(path, connect(path, liveness.held(descriptor)), descriptor)
         except BaseException:
             os.close(descriptor)
             raise

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agentwrap.events import AnyEvent, Content, RunStart, Secrets
-from agentwrap.recording import liveness, output
+from agentwrap.recording import output
 from agentwrap.recording.contents import Contents
 from agentwrap.recording.encode import Encoder
 from agentwrap.recording.envelope import Part, envelope, leaf_hash, meta_digest
@@ -52,6 +52,7 @@ class Recorder:
         self,
         path: Path,
         connection: sqlite3.Connection,
+        alive: int,
         meta: Mapping[str, str],
         redactor: Redactor,
         signer: SignsNotes | None,
@@ -75,8 +76,7 @@ class Recorder:
         self._blobs: list[tuple[bytes, int, bytes | None]] = []
         self._span_rows: dict[str, tuple[object, ...]] = {}
         self._notes: list[tuple[int, int, bytes, str]] = []
-        self._alive = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        liveness.hold(self._alive)
+        self._alive = alive
 
     @classmethod
     def create(
@@ -99,13 +99,14 @@ class Recorder:
         """
         told = {**meta, "format": "1", "run_id": run_id, "shape_only": "1" if shape_only else "0"}
         told = {key: _clean_meta(key, value, redactor, shape_only) for key, value in told.items()}
-        connection = output.create(path, told)
+        connection, alive = output.create(path, told)
         try:
             store = UndoStore(undo, redactor.key) if undo is not None and not shape_only else None
         except OSError as error:
             connection.close()
+            os.close(alive)
             raise output.discard(path, error) from error
-        return cls(path, connection, told, redactor, signer, shape_only, store, now)
+        return cls(path, connection, alive, told, redactor, signer, shape_only, store, now)
 
     @property
     def count(self) -> int:
