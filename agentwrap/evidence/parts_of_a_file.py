@@ -1,11 +1,12 @@
 """What `verify` looks at beside the tree: SQLite's own structure, the schema, what is derived, the contents."""
 
+import contextlib
 import sqlite3
 from hashlib import sha256
 from typing import Literal
 
 from agentwrap.recording.output import schema_text
-from agentwrap.recording.reader import Reader, damaged
+from agentwrap.recording.reader import Reader
 from agentwrap.recording.spans import SpanTable
 
 Word = Literal["intact", "torn", "truncated", "tampered", "unsigned"]
@@ -40,28 +41,21 @@ class Findings:
 
 def check_schema(reader: Reader, findings: Findings) -> str:
     """SQLite's integrity check, and the schema text against ours: no table, view or trigger more or less."""
-    try:
-        said = reader.connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if said != "ok":
-            findings.add("tampered", None, f"SQLite: {said}")
-        fresh = sqlite3.connect(":memory:")
+    said = reader.connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if said != "ok":
+        findings.add("tampered", None, f"SQLite: {said}")
+    with contextlib.closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(schema_text())
         ask = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
         if reader.connection.execute(ask).fetchall() != fresh.execute(ask).fetchall():
             findings.add("tampered", None, "the tables and views are not those of the format")
-        fresh.close()
-    except sqlite3.DatabaseError as error:
-        raise damaged(reader.path, error) from error
     return "SQLite finds nothing wrong; the schema is the format's"
 
 
 def check_derived(reader: Reader, findings: Findings, spans: SpanTable) -> str:
     """The `span` table against the one rebuilt from the events."""
     rebuilt = {span.id: span.columns() for span in spans.spans.values()}
-    try:
-        stored = {row[0]: row for row in reader.connection.execute("SELECT * FROM span")}
-    except sqlite3.DatabaseError as error:
-        raise damaged(reader.path, error) from error
+    stored = {row[0]: row for row in reader.connection.execute("SELECT * FROM span")}
     for span_id in rebuilt.keys() | stored.keys():
         if rebuilt.get(span_id) != stored.get(span_id):
             findings.add("tampered", None, f"span {span_id} is not what the events say")
@@ -73,17 +67,14 @@ def check_blobs(reader: Reader, findings: Findings) -> str:
     """Every stored content against its hash, and contents and parts against each other."""
     ask = reader.connection.execute
     kept = gone = 0
-    try:
-        for digest, size, data in ask("SELECT sha256, size, data FROM blob"):
-            kept, gone = kept + (data is not None), gone + (data is None)
-            if data is not None and (sha256(data).digest() != digest or len(data) != size):
-                findings.add("tampered", None, f"content {bytes(digest).hex()} is not what its hash says")
-        lone = ask("SELECT hex(sha256) FROM blob WHERE sha256 NOT IN (SELECT sha256 FROM part) LIMIT 1").fetchone()
-        if lone:
-            findings.add("tampered", None, f"content {lone[0].lower()} belongs to no event")
-        missing = ask("SELECT seq, role FROM part WHERE sha256 NOT IN (SELECT sha256 FROM blob) LIMIT 1").fetchone()
-        if missing:
-            findings.add("tampered", missing[0], f"the content {missing[1]} is gone")
-    except (sqlite3.DatabaseError, TypeError) as error:
-        raise damaged(reader.path, error) from error
+    for digest, size, data in ask("SELECT sha256, size, data FROM blob"):
+        kept, gone = kept + (data is not None), gone + (data is None)
+        if data is not None and (sha256(data).digest() != digest or len(data) != size):
+            findings.add("tampered", None, f"content {bytes(digest).hex()} is not what its hash says")
+    lone = ask("SELECT hex(sha256) FROM blob WHERE sha256 NOT IN (SELECT sha256 FROM part) LIMIT 1").fetchone()
+    if lone:
+        findings.add("tampered", None, f"content {lone[0].lower()} belongs to no event")
+    missing = ask("SELECT seq, role FROM part WHERE sha256 NOT IN (SELECT sha256 FROM blob) LIMIT 1").fetchone()
+    if missing:
+        findings.add("tampered", missing[0], f"the content {missing[1]} is gone")
     return f"{kept} contents are what their hashes say" + (f", {gone} were not kept" if gone else "")

@@ -1,6 +1,5 @@
 """Every event against its leaf, and the tree against every root that is known."""
 
-import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +8,7 @@ import msgspec
 from agentwrap.evidence.parts_of_a_file import Findings
 from agentwrap.recording.envelope import Part, envelope, leaf_hash
 from agentwrap.recording.merkle import EMPTY_ROOT, Tree
-from agentwrap.recording.reader import Reader, damaged
+from agentwrap.recording.reader import Reader
 from agentwrap.recording.spans import SPAN_KINDS, SpanTable
 
 _EVENTS = "SELECT seq, at_ns, kind, span, pid, subject, verdict, data, leaf FROM event ORDER BY seq"
@@ -32,16 +31,13 @@ class TreeCheck:
         """Compare with the root known for each count: a wrong leaf names its event, a root the first it covers."""
         if anchor_count == 0:
             self.anchor_root = EMPTY_ROOT
-        try:
-            parts = _PartsInOrder(self._reader.connection.execute(_PARTS))
-            for row in self._reader.connection.execute(_EVENTS):
-                self._event(row, parts)
-                if self.count in roots:
-                    self._root(roots[self.count])
-                if self.count == anchor_count:
-                    self.anchor_root = self._tree.root()
-        except sqlite3.DatabaseError as error:
-            raise damaged(self._reader.path, error) from error
+        parts = _PartsInOrder(self._reader.connection.execute(_PARTS))
+        for row in self._reader.connection.execute(_EVENTS):
+            self._event(row, parts)
+            if self.count in roots:
+                self._root(roots[self.count])
+            if self.count == anchor_count:
+                self.anchor_root = self._tree.root()
         if parts.left():
             self._findings.add("tampered", None, "there is a content that belongs to no event")
 

@@ -4,6 +4,7 @@ Recomputes everything that can be: the hash of the file's bytes, every leaf and 
 Believes a signature of the key it was given, and a head kept elsewhere; never a number that the file says of itself.
 """
 
+import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -16,6 +17,9 @@ from agentwrap.recording import seal
 from agentwrap.recording.envelope import meta_digest
 from agentwrap.recording.header import read_header
 from agentwrap.recording.reader import Reader
+
+# What SQLite and the values of a damaged database raise: pages that lead nowhere, text that is no UTF-8, other types.
+_UNREADABLE = (sqlite3.Error, ValueError, TypeError, AttributeError)
 
 Word = Literal["intact", "torn", "truncated", "tampered", "unsigned"]
 EXIT_STATUS: dict[Word, int] = {"intact": 0, "tampered": 1, "torn": 4, "truncated": 5, "unsigned": 6}
@@ -63,13 +67,14 @@ def verify(path: Path, *, public_key: bytes | None = None, anchor: str | None = 
         with Reader.open(path) as reader:
             reader.connection.execute("BEGIN")
             return _Judge(reader, findings, public_key).judge(sealed, kept)
-    except AgentwrapError as error:
-        if error.kind != "damaged":
+    except (AgentwrapError, *_UNREADABLE) as error:
+        if isinstance(error, AgentwrapError) and error.kind != "damaged":
             raise
         # It says it is a recording and cannot be read as one: that is an answer, not a failure to give one.
-        findings.add("tampered", None, f"the file cannot be read: {error.evidence}")
+        why = error.evidence if isinstance(error, AgentwrapError) else str(error)
+        findings.add("tampered", None, f"the file cannot be read: {why}")
         word, seq, detail = findings.worst()
-        return Verdict(word, seq, detail, [Check("structure", False, error.evidence)])
+        return Verdict(word, seq, detail, [Check("structure", False, why)])
 
 
 def _anchor(text: str | None) -> notes.Note | None:
