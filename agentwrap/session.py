@@ -57,6 +57,7 @@ class RunOptions:
     timeout_s: float | None = None
     reads: bool = False
     debuggable: bool = False
+    follow: Literal["auto", "notify", "trace", "calls"] = "auto"
     best_effort: bool = False
     require: str = ""
     shape_only: bool = False
@@ -173,7 +174,8 @@ class Session:
                 notify_program=seccomp.assemble(abis, seccomp.RET_USER_NOTIF),
                 alone_program=seccomp.assemble(alone, seccomp.RET_USER_NOTIF),
                 trace_program=seccomp.assemble(abis, seccomp.RET_TRACE),
-                allow_none=options.best_effort,
+                allow_program=seccomp.assemble(abis, seccomp.RET_ALLOW),
+                follow=options.follow,
             )
             environment = options.environment
             settings = tracer.TracerSettings(

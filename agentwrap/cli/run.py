@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """A number of bytes with an optional k, m or g (powers of 1024)."""
 
     name = "size"
@@ -53,6 +53,16 @@ def _environment(additions: tuple[str, ...]) -> Mapping[bytes, bytes]:
 def _host_facts() -> dict[str, str]:
     system = os.uname()
     return {"kernel": f"{system.sysname} {system.release}", "arch": system.machine, "python": sys.version.split()[0]}
+
+
+def _signing_key() -> Path | None:
+    from agentwrap.recording import places
+
+    key = places.key_paths(os.environ)[0]
+    try:
+        return key if key.exists() else None
+    except OSError:
+        return None  # a HOME that is not ours to look into holds no key of ours
 
 
 def _output_path(given: str | None, command: str, run_id: str) -> Path:
@@ -92,6 +102,13 @@ def _output_path(given: str | None, command: str, run_id: str) -> Path:
 @click.option(
     "--debuggable", is_flag=True, help="Leave ptrace to the command (gdb, strace); processes are seen weaker."
 )
+@click.option(
+    "--follow",
+    type=click.Choice(["auto", "notify", "trace", "calls"]),
+    default="auto",
+    hidden=True,
+    help="Follow calls this way alone, to try what an older or stricter machine would do.",
+)
 @click.option("--shape-only", is_flag=True, help="Record names, times, sizes and counts, no content.")
 @click.option(
     "--keep-fd", "inherit", multiple=True, type=click.IntRange(min=3), metavar="N", help="Pass descriptor N on."
@@ -122,6 +139,7 @@ def command(
     require: str,
     best_effort: bool,
     debuggable: bool,
+    follow: Literal["auto", "notify", "trace", "calls"],
     shape_only: bool,
     inherit: tuple[int, ...],
     max_content: int,
@@ -145,7 +163,6 @@ def command(
     from agentwrap.session import RunOptions, Session
 
     run_id = os.urandom(8).hex()
-    key = places.key_paths(os.environ)[0]
     options = RunOptions(
         command=tuple(os.fsencode(word) for word in command),
         environment=_environment(additions),
@@ -157,10 +174,11 @@ def command(
         timeout_s=timeout,
         reads=reads,
         debuggable=debuggable,
+        follow=follow,
         best_effort=best_effort,
         require=require,
         shape_only=shape_only,
-        signing_key=key if key.exists() and not unsigned else None,
+        signing_key=None if unsigned else _signing_key(),
         max_content_bytes=max_content,
         max_hash_bytes=max_hash,
         redact_names=redact_name,

@@ -19,13 +19,13 @@ import struct
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 _SECCOMP, _SET_MODE_FILTER = 317, 1
 _FLAG_NEW_LISTENER, _FLAG_WAIT_KILLABLE = 8, 32
 _PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 38, 4, 1
 
-MODE_NOTIFY, MODE_TRACE, MODE_NONE = b"N", b"T", b"0"
+MODE_NOTIFY, MODE_TRACE, MODE_EVERY_CALL, MODE_NONE = b"N", b"T", b"S", b"0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class ChildPlan:
     """Everything the child needs to become the command.
 
     `path` is already looked up; `argv[0]` is what the user typed. `notify_program` is installed with a listener where
-    ptrace follows the processes, `alone_program` with a listener where it does not, `trace_program` without one.
+    ptrace follows the processes, `alone_program` with a listener where it does not, `trace_program` without one, and
+    `allow_program`, which only refuses, where every call is stopped at.
     `ignored` are the signals that were ignored when we were started. `inherit` are descriptors kept besides 0-2.
     """
 
@@ -47,8 +48,8 @@ class ChildPlan:
     notify_program: bytes
     alone_program: bytes
     trace_program: bytes
-    allow_notify: bool = True
-    allow_none: bool = False
+    allow_program: bytes
+    follow: Literal["auto", "notify", "trace", "calls"] = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,28 +83,44 @@ def _install(program: bytes, flags: int) -> int:
     return int(result) if result >= 0 else -ctypes.get_errno()
 
 
+def _listener_exists() -> bool:
+    """Whether somebody above holds a notify listener already (a second one is refused with EBUSY), tried in a fork."""
+    pid = os.fork()
+    if pid == 0:
+        # One instruction: allow everything.
+        result = _install(struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000), _FLAG_NEW_LISTENER)
+        os._exit(1 if result == -errno.EBUSY else 0)
+    return os.waitpid(pid, 0)[1] != 0
+
+
+def _allowed(install: Callable[[], int]) -> int:
+    """Install a filter, giving up set-id programs only where the kernel asks for it (EACCES, seccomp(2))."""
+    result = install()
+    if result == -errno.EACCES:
+        _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        result = install()
+    return result
+
+
 def _filter_self(plan: ChildPlan, traced: bool) -> tuple[bytes, int, int, int]:
     """Install the strongest filter that works: (mode, listener, errno of notify, errno of the filter)."""
-    # Without CAP_SYS_ADMIN a filter needs no_new_privs (seccomp(2)); with it set-id programs keep working.
     notify_errno = 0
-    program = plan.notify_program if traced else plan.alone_program
-    for attempt in range(2):
-        if plan.allow_notify:
-            result = _install(program, _FLAG_NEW_LISTENER | _FLAG_WAIT_KILLABLE)
-            if result >= 0:
-                return MODE_NOTIFY, result, 0, 0
-            notify_errno = -result
-        if traced and (not plan.allow_notify or notify_errno != errno.EACCES):
-            result = _install(plan.trace_program, 0)
-            if result >= 0:
-                return MODE_TRACE, -1, notify_errno, 0
-            if result != -errno.EACCES:
-                return MODE_NONE, -1, notify_errno, -result
-        elif notify_errno != errno.EACCES:
-            break
-        if attempt == 0:
-            _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    return MODE_NONE, -1, notify_errno, notify_errno
+    if plan.follow in ("auto", "notify"):
+        program = plan.notify_program if traced else plan.alone_program
+        result = _allowed(lambda: _install(program, _FLAG_NEW_LISTENER | _FLAG_WAIT_KILLABLE))
+        if result >= 0:
+            return MODE_NOTIFY, result, 0, 0
+        notify_errno = -result
+    if not traced:
+        return MODE_NONE, -1, notify_errno, notify_errno
+    # Where a listener exists above, its notification outranks our SECCOMP_RET_TRACE (seccomp(2), "return values"):
+    # the calls it asks about would never be seen. Then every call is stopped at, which nothing outranks.
+    if plan.follow == "trace" or (plan.follow == "auto" and notify_errno == errno.EINVAL and not _listener_exists()):
+        result = _allowed(lambda: _install(plan.trace_program, 0))
+        if result >= 0:
+            return MODE_TRACE, -1, notify_errno, 0
+    result = _allowed(lambda: _install(plan.allow_program, 0))
+    return MODE_EVERY_CALL, -1, notify_errno, -min(result, 0)
 
 
 def _restore_signals(plan: ChildPlan) -> None:

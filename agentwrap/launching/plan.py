@@ -3,9 +3,10 @@
 The modes, strongest first (`tracing.tracer` finds out by doing which of them the machine allows):
 
     ptrace+notify  ptrace for processes, user notification for calls
-    ptrace+trace   ptrace for both: kernels before 5.19, or the notify listener is taken
+    ptrace+trace   ptrace for both, with a filter: kernels before 5.19
+    ptrace+calls   ptrace for both, stopping at every call: the notify listener is taken, or there is no seccomp. As
+                   complete, but several times slower on programs that make many calls
     notify         user notification alone: `--debuggable`, or ptrace is refused
-    ptrace         processes alone: no seccomp filter can be installed
     none           nothing (`--best-effort`)
 """
 
@@ -49,7 +50,12 @@ def coverage(standing: Standing, *, reads: bool) -> list[Coverage]:
     """One statement for each kind that the spine can cover. `at_ns` is 0: it holds from the start."""
     mode = standing.mode
     process = {"notify": "seccomp notification and /proc", "none": ""}.get(mode, "ptrace")
-    calls = {"ptrace+notify": "seccomp notification", "notify": "seccomp notification", "ptrace+trace": "ptrace"}
+    calls = {
+        "ptrace+notify": "seccomp notification",
+        "notify": "seccomp notification",
+        "ptrace+trace": "ptrace",
+        "ptrace+calls": "ptrace at every call",
+    }
     call = calls.get(mode, "")
     weak = "only processes that make a reported call; forks and most exit statuses unknown" if mode == "notify" else ""
     out = [
@@ -130,7 +136,7 @@ def missing(standing: Standing) -> list[CoverageKind]:
 def fix(standing: Standing) -> str:
     """One thing to do about a mode that is too weak."""
     if standing.notify_refused == "EBUSY":
-        return "another supervisor holds the notify listener: run agentwrap outside of it"
+        return "another supervisor traces and filters this process already: run agentwrap outside of it"
     if standing.filter_refused == "ENOSYS" or standing.notify_refused == "ENOSYS":
         return "this sandbox has no seccomp: run with the runc runtime, or go on with --best-effort"
     if standing.ptrace_refused:

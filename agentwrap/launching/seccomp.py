@@ -115,6 +115,21 @@ def _abi_body(abi: Abi, action: int) -> list[bytes]:
     return out
 
 
+def answer(rule: Rule, arguments: Sequence[int]) -> int:
+    """What a filter made of `rule` would say, for those who stop at every call: 0 let go, -1 report, else an errno."""
+    match rule:
+        case Always():
+            return -1
+        case Refuse(errno):
+            return errno
+        case ArgumentHas(index, mask):
+            return -1 if arguments[index] & mask & 0xFFFFFFFF else 0
+        case ArgumentNonzero(index):
+            return -1 if arguments[index] else 0
+        case ArgumentIn(index, values):
+            return -1 if arguments[index] & 0xFFFFFFFF in values else 0
+
+
 def assemble(abis: Sequence[Abi], action: int) -> bytes:
     """The filter program: `action` for a reported call, kill for an ABI that is not in `abis` (seccomp(2)).
 

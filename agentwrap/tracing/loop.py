@@ -5,8 +5,9 @@ Runs on the thread that seized the child (ptrace binds to a thread). Ends when n
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from agentwrap.launching.seccomp import Rule, answer
 from agentwrap.tracing import ptrace
 from agentwrap.tracing.files.settings import Who
 from agentwrap.tracing.files.tracker import FileTracker
@@ -21,7 +22,11 @@ _FORWARDABLE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.S
 
 
 class PtraceLoop:
-    """Follows every task of the tree. `on_main_end(status)` and `on_main_stop(signal)` tell about the main command."""
+    """Follows every task of the tree.
+
+    `on_main_end(status)` and `on_main_stop(signal)` tell about the main command. `every_call`: the rules, where there is
+    no filter to apply them and each call has to be stopped at.
+    """
 
     def __init__(
         self,
@@ -32,6 +37,7 @@ class PtraceLoop:
         memory: Memory,
         on_main_end: Callable[[int], None],
         on_main_stop: Callable[[int], None],
+        every_call: Mapping[tuple[int, int], Rule] | None = None,
     ) -> None:
         self._tree = tree
         self._lifecycle = lifecycle
@@ -40,6 +46,8 @@ class PtraceLoop:
         self._memory = memory
         self._on_main_end = on_main_end
         self._on_main_stop = on_main_stop
+        self._rules = every_call
+        self._resume = ptrace.resume if every_call is None else ptrace.resume_to_call
         self._early: set[int] = set()
         self.main_stopped = False
         self.delivered: list[tuple[int, int]] = []  # (signal, sender) that reached the main command, newest last
@@ -55,6 +63,8 @@ class PtraceLoop:
             match stop.kind:
                 case StopKind.CALL:
                     self._call(tid)
+                case StopKind.EDGE:
+                    self._edge(tid)
                 case StopKind.GONE:
                     self._gone(tid, status, usage)
                 case StopKind.SIGNAL:
@@ -68,7 +78,7 @@ class PtraceLoop:
                 case StopKind.GROUP:
                     self._group_stop(tid, stop.value)
                 case StopKind.OTHER:
-                    ptrace.resume(tid)
+                    self._resume(tid)
 
     def _call(self, tid: int) -> None:
         call = ptrace.syscall_info(tid)
@@ -78,7 +88,21 @@ class PtraceLoop:
             errno = self._observer.call(process, tid, arch, number, arguments)
             if errno:
                 ptrace.refuse_syscall(tid, errno)
-        ptrace.resume(tid)
+        self._resume(tid)
+
+    def _edge(self, tid: int) -> None:
+        """At every call: what the filter would have decided is decided here."""
+        call = ptrace.syscall_info(tid)
+        if call is not None and self._rules is not None:
+            arch, number, arguments = call
+            rule = self._rules.get((arch, number))
+            errno = answer(rule, arguments) if rule is not None else 0
+            process = self._tree.tasks.get(tid)
+            if errno == -1:
+                errno = self._observer.call(process, tid, arch, number, arguments) if process is not None else 0
+            if errno:
+                ptrace.refuse_syscall(tid, errno)
+        self._resume(tid)
 
     def _begin(self, tid: int) -> None:
         if tid not in self._tree.tasks:
@@ -87,7 +111,7 @@ class PtraceLoop:
             return
         if self._tree.root is not None and tid == self._tree.root.pid:
             self.main_stopped = False
-        ptrace.resume(tid)
+        self._resume(tid)
 
     def _child(self, tid: int, event: int) -> None:
         new = ptrace.event_message(tid)
@@ -101,8 +125,8 @@ class PtraceLoop:
                 self._lifecycle.started(process, _HOW[event], parent.pid)  # type: ignore[arg-type]
             if new in self._early:
                 self._early.discard(new)
-                ptrace.resume(new)
-        ptrace.resume(tid)
+                self._resume(new)
+        self._resume(tid)
 
     def _exec(self, tid: int) -> None:
         former = ptrace.event_message(tid)
@@ -111,13 +135,13 @@ class PtraceLoop:
         process = self._tree.exec(tid)
         if process is not None:
             self._lifecycle.became(process)
-        ptrace.resume(tid)
+        self._resume(tid)
 
     def _signal(self, tid: int, number: int) -> None:
         root = self._tree.root
         if root is not None and tid == root.pid and number in _FORWARDABLE:
             self.delivered = [*self.delivered[-7:], (number, ptrace.signal_origin(tid)[1])]
-        ptrace.resume(tid, number)
+        self._resume(tid, number)
 
     def _group_stop(self, tid: int, number: int) -> None:
         ptrace.listen(tid)

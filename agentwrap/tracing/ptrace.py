@@ -15,8 +15,9 @@ FOLLOW = OPT_SYSGOOD | OPT_FORK | OPT_VFORK | OPT_CLONE | OPT_EXEC | OPT_EXITKIL
 EVENT_FORK, EVENT_VFORK, EVENT_CLONE, EVENT_EXEC, EVENT_SECCOMP, EVENT_STOP = 1, 2, 3, 4, 7, 128
 WALL = 0x40000000
 
-_CONT, _POKEUSER, _GETEVENTMSG, _GETSIGINFO = 7, 6, 0x4201, 0x4202
+_CONT, _SYSCALL, _POKEUSER, _GETEVENTMSG, _GETSIGINFO = 7, 24, 6, 0x4201, 0x4202
 _SEIZE, _LISTEN, _DETACH, _GET_SYSCALL_INFO = 0x4206, 0x4208, 17, 0x420E
+_OP_EXIT = 2  # PTRACE_SYSCALL_INFO_EXIT
 _ORIG_RAX, _RAX = 8 * 15, 8 * 10  # sys/user.h, struct user_regs_struct
 
 _libc = ctypes.PyDLL(None)
@@ -51,6 +52,11 @@ def resume(tid: int, signal: int = 0) -> None:
     _ptrace(_CONT, tid, None, signal)
 
 
+def resume_to_call(tid: int, signal: int = 0) -> None:
+    """PTRACE_SYSCALL: as `resume`, up to the next entry to or exit from a system call."""
+    _ptrace(_SYSCALL, tid, None, signal)
+
+
 def listen(tid: int) -> None:
     """PTRACE_LISTEN: stay in the group stop and wake up on SIGCONT, as if nobody traced."""
     _ptrace(_LISTEN, tid, None, None)
@@ -64,10 +70,15 @@ def event_message(tid: int) -> int:
 
 
 def syscall_info(tid: int) -> tuple[int, int, tuple[int, ...]] | None:
-    """PTRACE_GET_SYSCALL_INFO at a seccomp stop: (audit architecture, number, six arguments); None if it is gone."""
+    """PTRACE_GET_SYSCALL_INFO at a seccomp or entry stop: (audit architecture, number, six arguments).
+
+    None at an exit stop, or if the tracee is gone.
+    """
     if _ptrace(_GET_SYSCALL_INFO, tid, ctypes.c_void_p(88), _info_address) <= 0:
         return None
-    _op, arch, _ip, _sp, number, *arguments = _unpack_syscall(_info)
+    operation, arch, _ip, _sp, number, *arguments = _unpack_syscall(_info)
+    if operation == _OP_EXIT:
+        return None
     return arch, number, tuple(arguments)
 
 
@@ -80,6 +91,6 @@ def signal_origin(tid: int) -> tuple[int, int]:
 
 
 def refuse_syscall(tid: int, errno: int) -> None:
-    """At a seccomp stop: the call is not made and returns -errno (seccomp(2), SECCOMP_RET_TRACE)."""
+    """At a seccomp or entry stop: the call is not made and returns -errno (seccomp(2), SECCOMP_RET_TRACE)."""
     _ptrace(_POKEUSER, tid, ctypes.c_void_p(_ORIG_RAX), ctypes.c_void_p(0xFFFFFFFFFFFFFFFF))
     _ptrace(_POKEUSER, tid, ctypes.c_void_p(_RAX), ctypes.c_void_p(-errno & 0xFFFFFFFFFFFFFFFF))

@@ -13,6 +13,7 @@ class StopKind(enum.Enum):
     """Every state that waitpid reports of a seized tracee."""
 
     CALL = "call"  # PTRACE_EVENT_SECCOMP
+    EDGE = "edge"  # entry to or exit from a call, where every call is stopped at
     CHILD = "child"  # fork, vfork or clone: a new task exists
     EXEC = "exec"
     GROUP = "group"  # stopped by a stopping signal, job control
@@ -30,6 +31,7 @@ class Stop(NamedTuple):
 
 
 _CALL = Stop(StopKind.CALL)
+_EDGE = Stop(StopKind.EDGE)
 _BEGIN = Stop(StopKind.BEGIN)
 _EXEC = Stop(StopKind.EXEC)
 _GONE = Stop(StopKind.GONE)
@@ -49,6 +51,8 @@ def classify(status: int) -> Stop:
         return Stop(StopKind.CHILD, event)
     if event == ptrace.EVENT_EXEC:
         return _EXEC
+    if event == 0 and number == signal.SIGTRAP | 0x80:
+        return _EDGE
     if event == 0:
         return Stop(StopKind.SIGNAL, number)
     return Stop(StopKind.OTHER, event)

@@ -39,7 +39,12 @@ _FLUSH_DELAY_S = 0.008
 _TICK_S = 0.05
 _DUPLICATE_WINDOW_S = 0.03
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_DUMPABLE = 1, 36, 4
-MODE_NAMES = {child.MODE_NOTIFY: "notify", child.MODE_TRACE: "trace", child.MODE_NONE: "none"}
+MODE_NAMES = {
+    child.MODE_NOTIFY: "notify",
+    child.MODE_TRACE: "trace",
+    child.MODE_EVERY_CALL: "calls",
+    child.MODE_NONE: "none",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,14 @@ class Tracer:
             root = self._tree.start(launched.pid, None)
             lifecycle.started(root, "root", os.getpid())
             self._loop = PtraceLoop(
-                self._tree, lifecycle, observer, self._files, self._memory, self._main_ended, self._main_stopped
+                self._tree,
+                lifecycle,
+                observer,
+                self._files,
+                self._memory,
+                self._main_ended,
+                self._main_stopped,
+                watched.by_call(reads=self._settings.files.reads) if launched.mode == child.MODE_EVERY_CALL else None,
             )
         else:
             self._found = FoundTree(self._tree, lifecycle, self._files, self._memory, self._sender.put, self._now)
@@ -355,7 +367,7 @@ class Tracer:
 def _mode(launched: Launched) -> str:
     name = MODE_NAMES[launched.mode]
     if launched.traced:
-        return {"notify": "ptrace+notify", "trace": "ptrace+trace", "none": "ptrace"}[name]
+        return f"ptrace+{name}"
     return {"notify": "notify", "none": "none"}[name]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from wrapping import command, environment, events, wrap
 
-MODES = [(), ("--debuggable",)]
+MODES = [(), ("--debuggable",), ("--follow", "trace"), ("--follow", "calls")]
 
 
 @pytest.mark.parametrize("options", MODES)

@@ -75,6 +75,11 @@ def abis(*, reads: bool = False, exec_calls: bool = False) -> tuple[Abi, ...]:
     )
 
 
+def by_call(*, reads: bool) -> dict[tuple[int, int], Rule]:
+    """(audit architecture, number) to rule: the same table, for those who stop at every call."""
+    return {(abi.audit_arch, number): rule for abi in abis(reads=reads) for number, rule in abi.rules.items()}
+
+
 def names() -> dict[tuple[int, int], str]:
     """(audit architecture, number) to name, for every call in the tables."""
     return {
