@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # A module belongs to the layer of its longest prefix here; it may import its own layer and those named beside it.
 BASE = {"events", "errors", "text", "policy"}
 WRITE = {"launching", "tracing", "recording.writer", "recording.pump", "session"}
-READ = {"views", "export", "evidence", "recording.reader"}
+READ = {"views", "export", "evidence", "recording.reader", "recording.snapshot"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "text": set(),
@@ -28,14 +28,14 @@ ALLOWED: dict[str, set[str]] = {
     "tracing": BASE | {"launching"},
     "recording": BASE,
     "recording.reader": BASE | {"recording"},
+    "recording.snapshot": BASE | {"recording", "recording.reader"},
     "evidence": BASE | {"recording", "recording.reader"},
     # What a row looks like to whoever shows or exports it; the reader fits it without knowing.
     "views.source": BASE,
     "views": BASE | {"views.source", "recording.reader", "evidence"},
     "export": BASE | {"views.source", "recording.reader", "evidence"},
     "session": BASE | {"launching", "tracing", "recording"},
-    "cli": BASE
-    | {"session", "launching", "recording", "recording.reader", "evidence", "views", "views.source", "export"},
+    "cli": BASE | {"session", "launching", "recording", "evidence", "views", "export", *READ, "views.source"},
 }
 # The pure half takes facts and gives answers: no file, clock, process, socket or chance.
 PURE = {
