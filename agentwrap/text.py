@@ -19,6 +19,8 @@ _INVISIBLE = frozenset(
 )
 _ANY_INVISIBLE = re.compile("[" + "".join(sorted(_INVISIBLE)) + "]")
 _NAMED = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+# Characters looked at per column: more combining marks than this on one letter are nobody's language.
+_MARKS = 8
 _IDEOGRAPHIC_SPACE = "\u3000"
 
 
@@ -83,18 +85,18 @@ def _prefix(text: str, columns: int) -> str:
 def clip(text: str, columns: int) -> str:
     """`text`, escaped and cut to `columns` with an ellipsis where it does not fit (at least one column)."""
     text = escape(text)
-    if len(text) <= columns // 2 or width(text) <= columns:
+    if len(text) <= columns // 2 or (len(text) <= columns * _MARKS and width(text) <= columns):
         return text
-    return _prefix(text, max(columns, 1) - 1) + "…"
+    return _prefix(text[: columns * _MARKS], max(columns, 1) - 1) + "…"
 
 
 def clip_start(text: str, columns: int) -> str:
     """As `clip`, keeping the end: of a path the last parts say most."""
     text = escape(text)
-    if width(text) <= columns:
+    if len(text) <= columns * _MARKS and width(text) <= columns:
         return text
     room = max(columns, 1) - 1
-    tail = text[len(text) - room :] if room else ""
+    tail = text[-room:] if room else ""
     while width(tail) > room:
         tail = tail[1:]
     from unicodedata import combining

@@ -75,3 +75,10 @@ def test_counts_and_words() -> None:
     assert text.count(1204, "process", "processes") == "1,204 processes"
     assert text.words(["a", "b", "c"]) == "a, b and c"
     assert text.words([]) == ""
+
+
+def test_a_pile_of_combining_marks_is_cut() -> None:
+    pile = "a" + "\u0301" * 10_000
+    assert len(text.clip(pile, 10)) < 100
+    assert len(text.clip_start(pile + "bc", 10)) < 100
+    assert text.width(text.clip(pile, 10)) <= 10

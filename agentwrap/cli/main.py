@@ -5,6 +5,7 @@ Knows the table of commands and loads only the module of the one that was asked 
 is saved to a file and named, never shown unasked.
 """
 
+import errno
 import importlib
 import importlib.util
 import os
@@ -48,6 +49,9 @@ EXAMPLES = (
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141  # what a shell reports of a program ended by SIGPIPE
+
+# Standard output may be a file on a full disk.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -202,9 +206,13 @@ def _invoke(arguments: list[str], output: Output) -> int:
     return status if isinstance(status, int) else 0
 
 
-def _guarded(arguments: list[str], output: Output) -> int:
+def _before_the_command(arguments: list[str], status: int) -> int:
+    """Of `run`, 2 would read as the command's own status: what fails before it is 125, as with docker."""
+    return EXIT_FAILED if arguments[:1] == ["run"] and status == EXIT_USAGE else status
+
+
+def _told(arguments: list[str], output: Output) -> int:
     """Run the command; turn every way it can fail into a status and at most one error."""
-    running = arguments[:1] == ["run"]
     try:
         status = _invoke(arguments, output) if arguments else welcome(output)
         output.flush()
@@ -214,15 +222,31 @@ def _guarded(arguments: list[str], output: Output) -> int:
         return leaving.exit_code
     except click.ClickException as failure:
         output.error(usage_error(failure, arguments))
-        return EXIT_USAGE
+        return _before_the_command(arguments, EXIT_USAGE)
     except AgentwrapError as failure:
         output.error(failure)
-        return failure.exit_status
+        return _before_the_command(arguments, failure.exit_status)
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         output.abandon()
         return EXIT_BROKEN_PIPE
+    except OSError as failure:
+        if failure.errno not in _NO_ROOM:
+            raise
+        output.abandon()
+        output.json = False  # there is no room for an object either
+        output.error(AgentwrapError("output", "cannot write the output", evidence=failure.strerror or str(failure)))
+        return EXIT_USAGE
+
+
+def _guarded(arguments: list[str], output: Output) -> int:
+    """As `_told`, and what nobody expected becomes an error of ours."""
+    running = arguments[:1] == ["run"]
+    try:
+        return _told(arguments, output)
+    except BrokenPipeError:
+        raise
     except Exception as fault:
         error = internal_fault(fault, output, exit_status=EXIT_FAILED if running else EXIT_USAGE)
         output.error(error)

@@ -11,9 +11,9 @@ from agentwrap.views.source import Row
 from agentwrap.views.styled import Line
 
 # Columns of the picture in docs: time 7, turn 2, kind 6, what 44, then result and who.
-PREFIX_COLUMNS = 18
 WHAT_COLUMNS = 44
 LONGEST = 4000
+_LEAST_COLUMNS = 16
 
 
 def stream_line(row: Row, context: Context) -> Line:
@@ -26,23 +26,50 @@ def lay_out(parts: Parts, at_ns: int, turn: str, context: Context) -> Line:
     """Place the parts in their columns, cutting what does not fit."""
     time, kind = context.clock(at_ns), text.pad(text.clip(parts.word, 6), 6)
     prefix: Line = [(f"{time:>7} ", "dim"), (f"{turn} ", "dim"), (f"{kind} ", "deny" if parts.role == "deny" else "")]
-    room = LONGEST
-    right, right_columns = parts.right, sum(text.width(piece[0]) for piece in parts.right)
-    column = WHAT_COLUMNS
-    fixed = sum(text.width(piece[0]) for piece in (*parts.head, *parts.tail))
+    room, column, right = LONGEST, WHAT_COLUMNS, parts.right
+    fixed = columns_of(parts.head) + columns_of(parts.tail)
     if context.columns is not None:
-        whole = max(context.columns - PREFIX_COLUMNS - max(0, len(time) - 7), 30)
-        if right_columns > whole // 2:
-            right = _cut(right, whole // 2)
-            right_columns = sum(text.width(piece[0]) for piece in right)
-        room = whole - fixed - (right_columns + 2 if right else 0)
-        column = min(max(WHAT_COLUMNS, whole - 42), whole - right_columns - 2)
-    what = shorten(parts.what, max(room, 8), keep_end=parts.keep_end)
+        whole = context.columns - columns_of(prefix)
+        wanted = text.width(shorten(parts.what, whole, keep_end=parts.keep_end))
+        # Who did it gives way before what was done, down to half of the line.
+        most = min(max(whole // 2, whole - fixed - wanted - 2), whole - fixed - min(wanted, _LEAST_COLUMNS) - 2)
+        right = _cut(right, most)
+        room = whole - fixed - (columns_of(right) + 2 if right else 0)
+        column = min(max(WHAT_COLUMNS, whole - 42), whole - columns_of(right) - 3)
+    what = shorten(parts.what, max(room, _LEAST_COLUMNS // 2), keep_end=parts.keep_end)
     line: Line = [*prefix, *parts.head, (what, parts.role), *parts.tail]
     if right:
-        used = fixed + text.width(what)
-        line += [(" " * max(2, column - used + 1), ""), *right]
-    return line
+        line += [(" " * max(2, column - fixed - text.width(what) + 1), ""), *right]
+    return line if context.columns is None else fit(line, context.columns)
+
+
+def columns_of(pieces: Line) -> int:
+    """Columns that pieces take, already escaped."""
+    return sum([text.width(piece[0]) for piece in pieces])
+
+
+def fit(pieces: Line, columns: int) -> Line:
+    """Pieces cut at their end to `columns`."""
+    fitting: Line = []
+    for content, role in pieces:
+        if columns <= 0:
+            break
+        shown = text.clip(content, columns)
+        fitting.append((shown, role))
+        columns -= text.width(shown)
+    return fitting
+
+
+def _cut(pieces: Line, columns: int) -> Line:
+    """Pieces in `columns`: the exec chain at their end loses its start, or goes."""
+    over = columns_of(pieces) - columns
+    if over <= 0 or not pieces:
+        return pieces
+    chain, role = pieces[-1]
+    left = text.width(chain) - over
+    if left >= _LEAST_COLUMNS // 2:
+        return [*pieces[:-1], (text.clip_start(chain, left), role)]
+    return fit(pieces[:-1], max(columns, 0))
 
 
 def shorten(content: str, room: int, *, keep_end: bool = False) -> str:
@@ -51,15 +78,3 @@ def shorten(content: str, room: int, *, keep_end: bool = False) -> str:
         return f"{text.escape(content[:LONGEST])}…+{len(content) - LONGEST:,}"
     content = content[-room - 1 :] if keep_end else content[: room + 1]  # escaping only makes it longer
     return text.clip_start(content, room) if keep_end else text.clip(content, room)
-
-
-def _cut(pieces: Line, columns: int) -> Line:
-    """Pieces cut at their start to `columns`: the end of an exec chain says most."""
-    kept: Line = []
-    for content, role in reversed(pieces):
-        if columns <= 1:
-            break
-        shown = text.clip_start(content, columns)
-        kept.insert(0, (shown, role))
-        columns -= text.width(shown)
-    return kept

@@ -76,7 +76,8 @@ def _start(row: Row, _context: Context, lineage: list[Span]) -> Parts:
 
 
 def _denied(row: Row, _context: Context, lineage: list[Span]) -> Parts:
-    head: Line = [(f"{row.verdict or 'deny'}  ", "deny"), (text.escape(str(row.data.get("what", ""))) + "  ", "")]
+    what = text.escape(str(row.data.get("what", "")))
+    head: Line = [(f"{text.escape(row.verdict or 'deny')}  ", "deny"), (f"{what}  ", "")]
     tail: Line = [(f"  {text.escape(str(row.data.get('why', '')))}", "dim")]
     return Parts("proc", brief(row.subject), head=head, tail=tail, right=_who(lineage))
 
@@ -218,7 +219,7 @@ def _gap(row: Row, _context: Context, lineage: list[Span]) -> Parts:
 def _coverage(row: Row, _context: Context, _lineage: list[Span]) -> Parts:
     data = row.data
     note = f"  {data['note']}" if data.get("note") else ""
-    what = f"{data.get('what', ''):<11} {data.get('tier', ''):<8} {data.get('mechanism', '')}{note}"
+    what = f"{data.get('what', '')!s:<11} {data.get('tier', '')!s:<8} {data.get('mechanism', '')}{note}"
     return Parts("covers", what)
 
 

@@ -16,6 +16,9 @@ from agentwrap.views.styled import Line, line
 COUNTED = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special", "net.connect",
            "net.bind", "net.listen", "net.send", "dns.server", "process.exec", "process.denied", "gap")  # fmt: skip
 
+# Below this the depth is told as a number: a hostile tree would need megabytes of indentation.
+DEEPEST_DRAWN = 40
+
 
 class Touched(msgspec.Struct):
     """What one process did, in numbers, and the programs it has been, in order."""
@@ -77,17 +80,19 @@ def tree_lines(tree: Tree, columns: int | None = None) -> Iterator[Line]:
     """The tree, drawn; every process once, also where a file made by hand has its parents in a circle."""
     drawn: set[str] = set()
     roots = tree.roots()
-    stack = [(root, "", "") for root in reversed(roots)]
+    stack = [(root, "", "", 0) for root in reversed(roots)]
     while stack:
-        span_id, indent, branch = stack.pop()
+        span_id, indent, branch, depth = stack.pop()
         if span_id in drawn:
             continue
         drawn.add(span_id)
         yield _process(tree.spans[span_id], tree.touched.get(span_id, Touched()), indent + branch, columns)
         below = indent if not branch else indent + ("   " if branch.startswith("└") else "│  ")
+        if depth >= DEEPEST_DRAWN:
+            below = f"[{depth + 1} deep] "
         children = tree.children.get(span_id, [])
         last = len(children) - 1
-        stack.extend((children[at], below, "└─ " if at == last else "├─ ") for at in range(last, -1, -1))
+        stack.extend((children[at], below, "└─ " if at == last else "├─ ", depth + 1) for at in range(last, -1, -1))
     left = sum(1 for span in tree.spans.values() if span.kind == "process" and span.id not in drawn)
     if left:
         yield line((f"{text.count(left, 'process', 'processes')} without a way to the root are not drawn", "gap"))
