@@ -34,7 +34,7 @@ def command(output: Output, file: str | None, require: str | None, fail_on_deny:
         if output.json:
             output.document(report.document())
         else:
-            output.lines(summary.header(source, reading.started_words(source.meta, in_utc=False)))
+            output.lines(summary.header(source, reading.started_words(source.meta, in_utc=False), output.columns()))
             output.line()
             output.lines(report_lines(report))
     return report.status

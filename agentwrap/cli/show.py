@@ -94,7 +94,7 @@ def lines_of(source: "Reader", wish: Wish, columns: int | None) -> Iterator[Line
     """Every line of a view, as it is read."""
     clock = reading.utc_clock(source.meta) if wish.in_utc else text.clock
     context = Context(source, columns=columns, live=source.state() == "live", clock=clock)
-    yield from summary.header(source, reading.started_words(source.meta, in_utc=wish.in_utc))
+    yield from summary.header(source, reading.started_words(source.meta, in_utc=wish.in_utc), columns)
     yield []
     yield from _VIEWS[wish.view](source, wish, context)
     if wish.view != "gaps":
@@ -127,7 +127,7 @@ def _stream(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     stopped = False
     for row in _rows(source, wish):
         tally.add(row)
-        reason = "" if wish.everything else noise.hidden(row, live=context.live)
+        reason = "" if wish.everything else noise.hidden(row, live=context.live, spans=context.span)
         if reason and not (explicit and reason not in noise.NOISE):
             hidden[reason] += 1
             continue

@@ -91,17 +91,23 @@ def who(lineage: list[Span], length: int = CHAIN_LENGTH) -> str:
     if len(processes) > 1 and length > 1 and processes[-1].parent == "run":
         processes.pop()  # the wrapped command itself is in the header
     links: list[str] = []
-    name = ""
-    for process in processes:
-        if process.name == name and links:
+    last = ""
+    for index, process in enumerate(processes):
+        name = process_name(processes[index:])
+        if name == last and links:
             continue
-        name = process.name
+        last = name
         links.append(f"{text.clip(brief(name) or '?', 24)}({number(process.data.get('pid'))})")
         if len(links) > length:
             break
     if len(links) > length:
         links = [*links[: length - 1], "…"] if length > 1 else links[:1]
     return " → ".join(reversed(links))
+
+
+def process_name(lineage: list[Span]) -> str:
+    """The name of the first process; one that never ran a program of its own is still what its parent was."""
+    return next((span.name for span in lineage if span.kind == "process" and span.name), "")
 
 
 def ending(status: str | None, elapsed_ns: int | None) -> Line:

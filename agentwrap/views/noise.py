@@ -3,7 +3,9 @@
 Nothing is left out of the file, denials and gaps are never left out of a view, and `--all` shows everything.
 """
 
-from agentwrap.views.source import Row, foreign_text, number
+from collections.abc import Callable
+
+from agentwrap.views.source import Row, Span, foreign_text, number
 
 # Told elsewhere: a start and an exit in the line of the exec, the run in the header and the summary.
 _TOLD_ELSEWHERE = {
@@ -28,13 +30,15 @@ _SETTING_UP = frozenset(
 # The C library asks these before every name look-up.
 _LIBRARY_SOCKETS = ("/run/nscd/socket", "/var/run/nscd/socket")
 
-NOISE = frozenset({*_HIDDEN_CLASSES.values(), _TEMPORARY, "library sockets", "mounts"})
+_STEPS = "look-ups by env"
+NOISE = frozenset({*_HIDDEN_CLASSES.values(), _TEMPORARY, _STEPS, "library sockets", "mounts"})
 
 
-def hidden(row: Row, *, live: bool = False) -> str:
+def hidden(row: Row, *, live: bool = False, spans: Callable[[str], Span | None] | None = None) -> str:
     """Why the default view does not show `row`, in the plural, or nothing if it does.
 
     `live`: exits that say something are shown, because the line of the exec was printed before they were known.
+    `spans` finds a span, to tell the steps on the way to a program from the program.
     """
     if row.verdict and row.verdict != "allow":
         return ""
@@ -47,15 +51,26 @@ def hidden(row: Row, *, live: bool = False) -> str:
         return _hidden_file(row)
     if kind.startswith("net."):
         return _hidden_socket(row)
-    if kind == "process.isolation" and data.get("call") in _SETTING_UP:
+    if kind == "process.exec" and spans is not None and _is_step(row, spans):
+        return _STEPS
+    if kind == "process.isolation" and str(data.get("call")) in _SETTING_UP:
         return "mounts"
     return ""
 
 
+def _is_step(row: Row, spans: Callable[[str], Span | None]) -> bool:
+    """Whether this is `/usr/bin/env PROGRAM`, the first line of a script, and the PROGRAM came."""
+    argv = row.data.get("argv")
+    if not isinstance(argv, list) or not argv or argv[0] not in ("/usr/bin/env", "/bin/env"):
+        return False
+    span = spans(row.span) if row.span else None
+    return span is not None and number(span.data.get("execs")) > 1 and span.data.get("argv") != argv
+
+
 def _hidden_file(row: Row) -> str:
-    klass, change = row.data.get("klass", "work"), row.data.get("change")
+    klass, change = str(row.data.get("klass", "work")), row.data.get("change")
     if klass in _HIDDEN_CLASSES:
-        return _HIDDEN_CLASSES[str(klass)]
+        return _HIDDEN_CLASSES[klass]
     if change == "transient":
         return _TEMPORARY
     if klass == "temporary" and not (row.kind == "file.edit" and change in ("create", "modify")):

@@ -6,7 +6,7 @@ import msgspec
 
 from agentwrap import text
 from agentwrap.views import diff
-from agentwrap.views.context import Context, brief, command_line, ending, outcome, who
+from agentwrap.views.context import Context, brief, command_line, ending, outcome, process_name, who
 from agentwrap.views.source import Row, Span, foreign_text, mapping, number, texts
 from agentwrap.views.styled import Line, Role
 
@@ -62,7 +62,7 @@ def _exit(row: Row, _context: Context, lineage: list[Span]) -> Parts:
     signal = number(row.data.get("signal"))
     status = f"signal {signal}" if signal else f"exit {number(row.data.get('status'))}"
     words = texts(span.data.get("argv")) if span is not None else []
-    what = command_line(words) if words else f"({span.name})" if span is not None else f"({row.pid})"
+    what = command_line(words) if words else f"({process_name(lineage) or row.pid})"
     parts = Parts("exit", what, right=ending(status, row.at_ns - span.start_ns if span else None))
     if chain := _who(lineage):
         parts.right += [("  ", ""), *chain]

@@ -13,11 +13,13 @@ from agentwrap.evidence.check import holes as holes_of
 from agentwrap.evidence.check import statements as statements_of
 from agentwrap.policy.coverage import Hole, Statement, strongest
 from agentwrap.views.context import brief, command_line, outcome
-from agentwrap.views.source import Row, Source, foreign_text
+from agentwrap.views.noise import hidden
+from agentwrap.views.source import Row, Source, foreign_text, texts
 from agentwrap.views.styled import Line, Piece, line
 
 # Past this many different ones, the number is told as "at least".
 MOST_DISTINCT = 20_000
+LONGEST_COMMAND = 400
 _COUNTED = (
     "process.start", "process.exit", "process.denied", "file.edit", "net.connect", "net.send", "net.bind", "net.listen",
 )  # fmt: skip
@@ -44,7 +46,7 @@ class Tally:
         elif kind == "process.exit":
             self.failed += bool(data.get("status") or data.get("signal"))
         elif kind == "file.edit":
-            if data.get("klass", "work") == "work" and data.get("change") != "transient":
+            if not hidden(row):
                 _remember(self._files, foreign_text(data.get("path")))
         elif kind in ("net.connect", "net.send") and data.get("family") in ("inet", "inet6"):
             _remember(self._hosts, foreign_text(data.get("host")))
@@ -75,8 +77,8 @@ def command_of(source: Source) -> str:
     """The command of the run as a shell would take it (`meta.command` is a JSON list)."""
     told = source.meta.get("command", "")
     if not told:
-        run = source.span("run")
-        return brief(run.name) if run is not None else ""
+        started = next(source.rows(kinds=("run.start",), limit=1), None)
+        return command_line(texts(started.data.get("command"))) if started is not None else ""
     try:
         words = json.loads(told)
     except ValueError:
@@ -103,22 +105,24 @@ _STATES: dict[str, Piece] = {
 }
 
 
-def header(source: Source, started: str) -> Iterator[Line]:
+def header(source: Source, started: str, columns: int | None = None) -> Iterator[Line]:
     """The first lines: command, when it began (`started`, in words), how long, how it ended, state of the file."""
     run = source.span("run")
     state = source.state()
     facts = [started] if started else []
     if run is not None and run.end_ns is not None:
         facts.append(text.duration(run.end_ns - run.start_ns))
-    pieces: Line = [(text.clip(command_of(source), 200), "title")]
-    for fact in facts:
-        pieces.append((f"  {fact}", "dim"))
+    pieces: Line = [(f"  {fact}", "dim") for fact in facts]
     if run is not None and run.status:
         pieces += [("  ", ""), (outcome(run.status), "good" if run.status == "exit 0" else "bad")]
     reason = run.data.get("reason", "") if run is not None else ""
     if reason not in ("", "exit", "signal"):
         pieces.append((f" ({text.escape(str(reason))})", "bad"))
-    yield [*pieces, ("  ", ""), _BADGES.get(state, (text.escape(state), ""))]
+    pieces += [("  ", ""), _BADGES.get(state, (text.escape(state), ""))]
+    room = LONGEST_COMMAND
+    if columns is not None:
+        room = max(columns - sum([text.width(piece[0]) for piece in pieces]), 20)
+    yield [(text.clip(command_of(source), room), "title"), *pieces]
     if state in _STATES:
         yield line(_STATES[state])
     if source.meta.get("shape_only", "") in ("1", "true", "yes"):
@@ -168,9 +172,9 @@ def uncovered(statements: Sequence[Statement], kinds: Sequence[str]) -> Iterator
         yield line((f"not observed: {text.words(missing)}", "gap"), (" (`--gaps` tells more)", "dim"))
 
 
-def hidden_summary(hidden: Mapping[str, int], noise: frozenset[str]) -> Iterator[Line]:
+def hidden_summary(counted: Mapping[str, int], noise: frozenset[str]) -> Iterator[Line]:
     """What the default view left out, by reason, and how to see it."""
-    most_first = sorted(hidden.items(), key=lambda item: -item[1])
+    most_first = sorted(counted.items(), key=lambda item: -item[1])
     told = [f"{reason} ({number:,})" for reason, number in most_first if reason in noise]
     if told:
         yield line((f"hidden: {', '.join(told)} (`--all` shows them)", "dim"))

@@ -72,33 +72,37 @@ def _count(touched: Touched, row: Row) -> None:
     elif row.kind == "gap":
         touched.gaps += 1
     elif row.kind == "process.exec" and row.data.get("confirmed", True) and len(touched.execs) < 50:
-        touched.execs.append(command_line(texts(row.data.get("argv"))[:40])[:2000] or row.subject)
+        program = command_line(texts(row.data.get("argv"))[:40])[:2000] or row.subject
+        if touched.execs and touched.execs[-1] == f"/usr/bin/env {program}":
+            touched.execs.pop()  # the look-up of a script's interpreter
+        touched.execs.append(program)
     touched.denied += row.verdict == "deny"
 
 
 def tree_lines(tree: Tree, columns: int | None = None) -> Iterator[Line]:
     """The tree, drawn; every process once, also where a file made by hand has its parents in a circle."""
-    drawn: set[str] = set()
+    names: dict[str, str] = {}
     roots = tree.roots()
     stack = [(root, "", "", 0) for root in reversed(roots)]
     while stack:
         span_id, indent, branch, depth = stack.pop()
-        if span_id in drawn:
+        if span_id in names:
             continue
-        drawn.add(span_id)
-        yield _process(tree.spans[span_id], tree.touched.get(span_id, Touched()), indent + branch, columns)
+        span = tree.spans[span_id]
+        names[span_id] = name = span.name or names.get(span.parent or "", "")
+        yield _process(span, name, tree.touched.get(span_id, Touched()), indent + branch, columns)
         below = indent if not branch else indent + ("   " if branch.startswith("└") else "│  ")
         if depth >= DEEPEST_DRAWN:
             below = f"[{depth + 1} deep] "
         children = tree.children.get(span_id, [])
         last = len(children) - 1
         stack.extend((children[at], below, "└─ " if at == last else "├─ ", depth + 1) for at in range(last, -1, -1))
-    left = sum(1 for span in tree.spans.values() if span.kind == "process" and span.id not in drawn)
+    left = sum(1 for span in tree.spans.values() if span.kind == "process" and span.id not in names)
     if left:
         yield line((f"{text.count(left, 'process', 'processes')} without a way to the root are not drawn", "gap"))
 
 
-def _process(span: Span, touched: Touched, prefix: str, columns: int | None) -> Line:
+def _process(span: Span, name: str, touched: Touched, prefix: str, columns: int | None) -> Line:
     """One process: pid, what it ran (each exec), how it ended, what it touched."""
     pid = f"{number(span.data.get('pid'))} "
     right = ending(span.status, span.end_ns - span.start_ns if span.end_ns is not None else None)
@@ -111,7 +115,7 @@ def _process(span: Span, touched: Touched, prefix: str, columns: int | None) -> 
         right.append((f"  {touched.denied:,} denied", "deny"))
     if span.data.get("ended_by"):
         right.append(("  ended by agentwrap", "bad"))
-    what = " → ".join(touched.execs) if touched.execs else f"({span.name or '?'})"
+    what = " → ".join(touched.execs) if touched.execs else f"({name or '?'})"
     prefix = text.clip_start(prefix, max(20, columns // 2)) if columns is not None else prefix
     if columns is not None:
         used = text.width(prefix) + len(pid) + 2 + sum(text.width(piece[0]) for piece in right)

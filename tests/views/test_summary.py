@@ -43,7 +43,7 @@ def test_the_header_says_what_state_the_file_is_in() -> None:
 
 
 def test_the_command_is_that_of_the_run_where_meta_has_none() -> None:
-    assert summary.command_of(FakeRecording(RUN)) == "agent -p fix the billing tests"
+    assert summary.command_of(FakeRecording(RUN)) == "agent -p 'fix the billing tests'"
     assert summary.command_of(FakeRecording(RUN, meta={"command": "not json"})) == "not json"
     assert summary.command_of(FakeRecording(RUN, meta={"command": '["a", {"b64": "/w=="}]'})) == "a '\udcff'"
 
