@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TERM_GRACE_S = 10.0
 TIMEOUT_GRACE_S = 5.0
+_LOOK_S = 0.05
 _WATCHED_SIGNALS = frozenset(
     {
         signal.SIGINT,
@@ -96,6 +97,7 @@ class Session:
         self._tracer_pid = 0
         self._term_count = 0
         self._term_deadline: float | None = None
+        self._timeout_asked: float | None = None
         self._over = False
         self._made_file = False
 
@@ -342,32 +344,24 @@ class Session:
         threading.Thread(target=self._watch_signals, daemon=True).start()
         self._channel.send(b"G")
         started()
-        import trio
-
-        trio.run(self._supervise, strict_exception_groups=True)
+        self._read_frames()
         self._close()
         return self.outcome
 
-    async def _supervise(self) -> None:
-        import trio
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_time)
-            await self._read_frames()
-            nursery.cancel_scope.cancel()
-
-    async def _read_frames(self) -> None:
-        import trio
-
-        channel = trio.socket.from_stdlib_socket(self._channel.dup())
-        with channel:
-            while data := await channel.recv(1 << 20):
-                for messages in self._frames.feed(data):
-                    await trio.to_thread.run_sync(self._take, messages)
-                if self._over:
-                    return
-        if not self._over:
-            self._tracer_lost()
+    def _read_frames(self) -> None:
+        """Until the tracer says that everything ended, or is gone. Looks at the time in between."""
+        self._channel.settimeout(_LOOK_S)
+        while not self._over:
+            try:
+                data = self._channel.recv(1 << 20)
+            except TimeoutError:
+                data = None
+            if data == b"":
+                self._tracer_lost()
+                return
+            for messages in self._frames.feed(data or b""):
+                self._take(messages)
+            self._watch_time()
 
     def _take(self, messages: "list[wire.Message]") -> None:
         from agentwrap.tracing import wire
@@ -400,24 +394,18 @@ class Session:
         """
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    async def _watch_time(self) -> None:
-        import trio
-
+    def _watch_time(self) -> None:
+        now = time.monotonic()
         limit = self.options.timeout_s
-        timeout_at = None if limit is None else self._start_ns / 1e9 + limit
-        asked_at: float | None = None
-        while True:
-            await trio.sleep(0.05)
-            now = time.monotonic()
-            if timeout_at is not None and now >= timeout_at and self.outcome.status is None:
-                self.outcome.timed_out = True
-                if asked_at is None:
-                    asked_at = now
-                    self._order(b"S%d 0" % signal.SIGTERM)
-                elif now >= asked_at + TIMEOUT_GRACE_S:
-                    self._order(b"E")
-            if self._term_deadline is not None and now >= self._term_deadline:
+        if limit is not None and self.outcome.status is None and now >= self._start_ns / 1e9 + limit:
+            self.outcome.timed_out = True
+            if self._timeout_asked is None:
+                self._timeout_asked = now
+                self._order(b"S%d 0" % signal.SIGTERM)
+            elif now >= self._timeout_asked + TIMEOUT_GRACE_S:
                 self._order(b"E")
+        if self._term_deadline is not None and now >= self._term_deadline:
+            self._order(b"E")
 
     def _order(self, order: bytes) -> None:
         try:

@@ -1,0 +1,50 @@
+"""kill -9 of the supervisor at any moment: the file is readable and lacks at most the last 50 ms."""
+
+import random
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from wrapping import AGENTWRAP, command, environment, events
+
+LOSS_NS = 50_000_000
+# Makes directories named after the clock that the kill is read from; each is an event of its own.
+AGENT = """
+import os, time
+print("ready", flush=True)
+while True:
+    os.mkdir("d%d" % time.monotonic_ns())
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("turn", range(12))
+def test_at_most_50_ms_are_lost(tmp_path: Path, turn: int) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    recording = tmp_path / "run.agentlog"
+    process = subprocess.Popen(
+        command(recording, "/usr/bin/python3", "-c", AGENT),
+        stdout=subprocess.PIPE,
+        cwd=work,
+        env=environment(tmp_path),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    # The moment is the test's input, not a wait for anything.
+    time.sleep(random.Random(turn).uniform(0.02, 0.6))
+    killed_ns = time.monotonic_ns()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    made = {int(name.name[1:]) for name in work.iterdir()}
+    told = {int(m[1]) for e in events(recording, "file.directory") if (m := re.search(r"/d(\d+)$", e.data["path"]))}
+    lost = sorted(at for at in made - told if at < killed_ns)
+    assert not [at for at in lost if at < killed_ns - LOSS_NS], (killed_ns - lost[0]) / 1e6
+    assert told <= made
+    checked = subprocess.run(
+        [*AGENTWRAP, "verify", str(recording)], capture_output=True, env=environment(tmp_path)
+    )
+    assert checked.returncode == 4, checked.stdout + checked.stderr  # torn, nothing worse
