@@ -7,6 +7,7 @@ written again. Denials and the events of the run itself are never dropped.
 """
 
 import sqlite3
+import sys
 import threading
 import time
 from collections import deque
@@ -22,7 +23,8 @@ COMMIT_NS = 10_000_000
 CHECKPOINT_NS = 1_000_000_000
 RETRY_S = 0.1
 STALL_NS = 5_000_000_000
-MAX_QUEUED_ITEMS = 1024
+MAX_QUEUED_ITEMS = 256
+"""Bounds what a kill can lose: twice as many are on their way at most, some 20 ms of work."""
 MAX_QUEUED_BYTES = 64 << 20
 MAX_HELD_ITEMS = 20_000
 MAX_HELD_BYTES = 64 << 20
@@ -112,6 +114,9 @@ class RecorderPump(threading.Thread):
 
     def run(self) -> None:
         """Gather, write, checkpoint, until told to close."""
+        # SQLite lets go of the interpreter's lock at every step, and a busy thread keeps it for an interval (5 ms by
+        # default) before it is asked to give it back: commits would be late by many of those.
+        sys.setswitchinterval(min(sys.getswitchinterval(), 0.001))
         checkpoint_at = time.monotonic_ns() + CHECKPOINT_NS
         while True:
             items, closing = self._gather(checkpoint_at)

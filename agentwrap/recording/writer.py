@@ -23,7 +23,11 @@ from agentwrap.recording.redact import Redactor
 from agentwrap.recording.spans import SPAN_KINDS, SpanTable
 from agentwrap.recording.undo_store import UndoStore
 
-_EVENT = "INSERT INTO event VALUES (?,?,?,?,?,?,?,?,?)"
+_VALUES = "(?,?,?,?,?,?,?,?,?)"
+_EVENTS = tuple((count, "INSERT INTO event VALUES " + ",".join([_VALUES] * count)) for count in (64, 8, 1))
+    (count, f"INSERT INTO event VALUES {','.join(['(?,?,?,?,?,?,?,?,?)'] * count)}") for count in (64, 8, 1)
+)
+"""Many rows in one step: each step gives up the interpreter's lock, and may wait long to get it back."""
 _SPAN = "INSERT OR REPLACE INTO span VALUES (?,?,?,?,?,?,?,?)"
 _BLOB = "INSERT OR IGNORE INTO blob VALUES (?,?,NULL,?)"
 _PART = "INSERT INTO part VALUES (?,?,?,?)"
@@ -156,7 +160,7 @@ class Recorder:
         db = self._db
         try:
             db.execute("BEGIN IMMEDIATE")
-            db.executemany(_EVENT, self._rows)
+            _insert_events(db, self._rows)
             db.executemany(_SPAN, self._span_rows.values())
             db.executemany(_BLOB, self._blobs)
             db.executemany(_PART, self._parts)
@@ -204,6 +208,14 @@ class Recorder:
         """Let go of the file as it is: torn, with every committed event in it."""
         self._db.close()
         os.close(self._alive)
+
+
+def _insert_events(db: sqlite3.Connection, rows: list[_Row]) -> None:
+    done = 0
+    for count, statement in _EVENTS:
+        while len(rows) - done >= count:
+            db.execute(statement, [value for row in rows[done : done + count] for value in row])
+            done += count
 
 
 def _clean_meta(key: str, value: str, redactor: Redactor, shape_only: bool) -> str:
