@@ -25,8 +25,6 @@ from agentwrap.recording.undo_store import UndoStore
 
 _VALUES = "(?,?,?,?,?,?,?,?,?)"
 _EVENTS = tuple((count, "INSERT INTO event VALUES " + ",".join([_VALUES] * count)) for count in (64, 8, 1))
-    (count, f"INSERT INTO event VALUES {','.join(['(?,?,?,?,?,?,?,?,?)'] * count)}") for count in (64, 8, 1)
-)
 """Many rows in one step: each step gives up the interpreter's lock, and may wait long to get it back."""
 _SPAN = "INSERT OR REPLACE INTO span VALUES (?,?,?,?,?,?,?,?)"
 _BLOB = "INSERT OR IGNORE INTO blob VALUES (?,?,NULL,?)"
