@@ -48,26 +48,28 @@ class Way:
 
 
 PTRACE_AND_NOTIFY = Way("ptrace+notify", "ptrace + notification", True)
-PTRACE_AND_TRACE = Way("ptrace+trace", "ptrace alone (slower: every reported call is a stop)", True)
+PTRACE_AND_TRACE = Way("ptrace+trace", "ptrace alone, with a filter (slower: every reported call is a stop)", True)
+PTRACE_AND_CALLS = Way("ptrace+calls", "ptrace alone, without a filter (much slower: every call is a stop)", True)
 NOTIFY = Way("notify", "notification alone (processes come from /proc: short lives may be missed)", False)
-PTRACE = Way("ptrace", "ptrace, and that shows processes only: a run wants `--best-effort` here", False)
 NOTHING = Way("none", "nothing: a run refuses to start here, unless it is told `--best-effort`", False)
 
 
 def way(found: Mapping[str, Probe]) -> Way:
-    """The strongest way that these probes allow."""
+    """The way that a run chooses where these probes hold (`launching.child` finds it out by trying, in this order)."""
 
     def ok(*names: str) -> bool:
         return all(name in found and found[name].ok for name in names)
 
-    if ok("seccomp-filter", "ptrace", "user-notification", "proc-mem"):
+    # Without the caller's memory it is known that something was opened, not what: that is no witness.
+    if not ok("proc-mem"):
+        return NOTHING
+    if not ok("ptrace"):
+        return NOTIFY if ok("seccomp-filter", "user-notification") else NOTHING
+    if ok("seccomp-filter", "user-notification"):
         return PTRACE_AND_NOTIFY
-    if ok("seccomp-filter", "ptrace", "seccomp-trace", "proc-mem"):
-        return PTRACE_AND_TRACE
-    # A listener without the caller's memory knows that something was opened, not what: that is no witness.
-    if ok("seccomp-filter", "user-notification", "proc-mem"):
-        return NOTIFY
-    return PTRACE if ok("ptrace") else NOTHING
+    # A listener above us would outrank our filter's stops: then, as without seccomp, every call is stopped at.
+    old_kernel = probes.NOT_KILLABLE in found["user-notification"].detail
+    return PTRACE_AND_TRACE if old_kernel and ok("seccomp-filter", "seccomp-trace") else PTRACE_AND_CALLS
 
 
 def examine(state_folder: Path, signing_key: Path) -> list[tuple[str, list[Probe]]]:
@@ -79,7 +81,7 @@ def examine(state_folder: Path, signing_key: Path) -> list[tuple[str, list[Probe
 
 def matters(chosen: Way, probe: Probe) -> bool:
     """Whether a run here is less than whole for want of this. One of two roads to a whole way may be closed."""
-    roads = {"seccomp-filter", "user-notification", "ptrace", "proc-mem"}
+    roads = {"seccomp-filter", "user-notification", "seccomp-trace", "ptrace"}
     return not probe.ok and probe.weight == "needed" and not (chosen.whole and probe.name in roads)
 
 

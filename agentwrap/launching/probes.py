@@ -42,6 +42,8 @@ OPTIONS_FOLLOW = 0x1 | 0x2 | 0x4 | 0x8 | 0x10 | 0x00100000  # SYSGOOD FORK VFORK
 OPTION_SECCOMP = 0x80
 EVENT_STOP, EVENT_SECCOMP = 128, 7
 
+NOT_KILLABLE = "no WAIT_KILLABLE_RECV"
+
 Weight = Literal["needed", "useful", "fact"]
 
 
@@ -88,7 +90,7 @@ def notification() -> Probe:
     name = "user-notification"
     try:
         words = attempt(_notify)
-        usable = "no WAIT_KILLABLE_RECV" not in words
+        usable = NOT_KILLABLE not in words
         return Probe(name, usable, words, "Linux 5.19 or newer; until then ptrace alone is used", weight="needed")
     except Refused as refused:
         if refused.number == errno.EBUSY:
@@ -124,7 +126,7 @@ def _notify() -> str:
     _, status = os.waitpid(child, 0)
     if status:
         raise Refused(0, "the answer did not arrive")
-    words = ["WAIT_KILLABLE_RECV" if flags & WAIT_KILLABLE_RECV else "no WAIT_KILLABLE_RECV"]
+    words = ["WAIT_KILLABLE_RECV" if flags & WAIT_KILLABLE_RECV else NOT_KILLABLE]
     try:
         fcntl.ioctl(listener, NOTIF_SET_FLAGS, SYNC_WAKE_UP)
         words.append("SYNC_WAKE_UP")
@@ -153,17 +155,15 @@ def ptrace_seize() -> Probe:
         if not os.WIFSTOPPED(status) or status >> 16 != EVENT_STOP:
             raise Refused(0, f"no group stop (status {status:#x})")
         answer = ctypes.create_string_buffer(88)
-        try:
-            ptrace(GET_SYSCALL_INFO, child, len(answer), ctypes.addressof(answer))
-        except OSError:
-            return "follows a child, no GET_SYSCALL_INFO"  # before 5.3
+        ptrace(GET_SYSCALL_INFO, child, len(answer), ctypes.addressof(answer))  # EIO before 5.3
         return "follows a child"
 
     name = "ptrace"
     try:
         return Probe(name, True, attempt(work), weight="needed")
     except Refused as refused:
-        return Probe(name, False, f"PTRACE_SEIZE: {refused.name}", _attach_fix(), weight="needed")
+        fix = "Linux 5.3 or newer" if refused.number == errno.EIO else _attach_fix()
+        return Probe(name, False, f"PTRACE_SEIZE: {refused.name}", fix, weight="needed")
 
 
 def _attach_fix() -> str:

@@ -5,9 +5,11 @@ import errno
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,11 @@ def children() -> set[int]:
 def found(*missing: str) -> dict[str, Probe]:
     names = ("seccomp-filter", "user-notification", "ptrace", "seccomp-trace", "proc-mem", "subreaper", "state-folder")
     return {name: Probe(name, name not in missing, "", weight="needed") for name in names}
+
+
+def old_kernel(*missing: str) -> dict[str, Probe]:
+    notification = Probe("user-notification", False, f"answers calls, {probes.NOT_KILLABLE}", weight="needed")
+    return found(*missing) | {"user-notification": notification}
 
 
 # --- attempts --------------------------------------------------------------------------------------------------------
@@ -247,20 +254,22 @@ def test_the_key_is_there_and_private(tmp_path: Path, mode: int | None, ok: bool
 
 
 @pytest.mark.parametrize(
-    ("missing", "name", "healthy"),
+    ("results", "name", "healthy"),
     [
-        ((), "ptrace+notify", True),
-        (("user-notification",), "ptrace+trace", True),
-        (("ptrace", "seccomp-trace"), "notify", False),
-        (("ptrace", "seccomp-trace", "user-notification"), "none", False),
-        (("seccomp-filter", "user-notification", "seccomp-trace"), "ptrace", False),
-        (("subreaper",), "ptrace+notify", False),
-        (("state-folder",), "ptrace+notify", False),
-        (("proc-mem",), "ptrace", False),
+        (found(), "ptrace+notify", True),
+        (old_kernel(), "ptrace+trace", True),
+        (old_kernel("seccomp-trace"), "ptrace+calls", True),
+        (found("user-notification"), "ptrace+calls", True),
+        (found("seccomp-filter", "user-notification", "seccomp-trace"), "ptrace+calls", True),
+        (found("ptrace", "seccomp-trace"), "notify", False),
+        (old_kernel("ptrace", "seccomp-trace"), "none", False),
+        (found("ptrace", "seccomp-trace", "user-notification"), "none", False),
+        (found("proc-mem"), "none", False),
+        (found("subreaper"), "ptrace+notify", False),
+        (found("state-folder"), "ptrace+notify", False),
     ],
 )
-def test_the_way_is_the_strongest_that_is_left(missing: tuple[str, ...], name: str, healthy: bool) -> None:
-    results = found(*missing)
+def test_the_way_is_the_strongest_that_is_left(results: dict[str, Probe], name: str, healthy: bool) -> None:
     chosen = doctor.way(results)
     assert chosen.name == name
     assert doctor.healthy(chosen, results.values()) is healthy
@@ -301,7 +310,7 @@ def test_json_has_stable_keys_and_agrees_with_the_status() -> None:
     assert {frozenset(check) for check in told["checks"]} == {
         frozenset({"group", "name", "ok", "weight", "detail", "fix"})
     }
-    assert told["mode"]["name"] in ("ptrace+notify", "ptrace+trace", "notify", "ptrace", "none")
+    assert told["mode"]["name"] in ("ptrace+notify", "ptrace+trace", "ptrace+calls", "notify", "none")
 
 
 def test_a_state_folder_that_cannot_be_made_fails_the_command(
@@ -353,3 +362,22 @@ def test_inside_a_run_the_one_above_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "EBUSY: a listener above us" in done.stdout
     assert "a tracer has this process already" in done.stdout
+
+
+UNDER_A_LISTENER = """
+import subprocess, sys
+from agentwrap.launching import doctor_calls, probes
+doctor_calls.filter_one("getpgid", doctor_calls.SECCOMP_RET_USER_NOTIF, probes.NEW_LISTENER)
+subprocess.run(sys.argv[1:], check=False)
+"""
+
+
+def test_under_a_listener_doctor_promises_the_mode_that_a_run_has(tmp_path: Path) -> None:
+    under = [sys.executable, "-c", UNDER_A_LISTENER]
+    told = json.loads(subprocess.run([*under, *DOCTOR, "--json"], capture_output=True, text=True).stdout)
+    recording = tmp_path / "run.agentlog"
+    subprocess.run([*under, *DOCTOR[:-1], "run", "-q", "-o", str(recording), "--", "true"], check=True)
+    with closing(sqlite3.connect(recording)) as db:
+        modes = db.execute("SELECT data ->> 'mode' FROM event WHERE kind = 'run.start'").fetchall()
+    assert [told["mode"]["name"]] == [mode for (mode,) in modes] == ["ptrace+calls"]
+    assert told["ok"]
