@@ -4,6 +4,7 @@ Order matters and is kept here: the tracer is forked first (a small process, one
 stands, the start is on disk, and only then the child is told to go.
 """
 
+import ctypes
 import errno
 import os
 import signal
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 TERM_GRACE_S = 10.0
 TIMEOUT_GRACE_S = 5.0
 _LOOK_S = 0.05
+_PR_SET_CHILD_SUBREAPER = 36
 _WATCHED_SIGNALS = frozenset(
     {
         signal.SIGINT,
@@ -149,6 +151,8 @@ class Session:
             ours.close()
             self._become_tracer(theirs, path, ignored, blocked, parent)
         theirs.close()
+        # Should the tracer die in a mode without ptrace, its orphans must find us (prctl(2)).
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._channel = ours
         self._tracer_pid = pid
 
@@ -432,7 +436,16 @@ class Session:
 
     def _tracer_lost(self) -> None:
         from agentwrap.events import Gap
+        from agentwrap.tracing.descendants import descendants
 
+        # With ptrace the kernel has ended the tree already. Without it the orphans have become our children.
+        while left := descendants(os.getpid()):
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                except OSError:
+                    pass  # gone by itself, or not our child but its child's
         now = self._now()
         self.outcome.failure = self.outcome.failure or "the tracer died; the agent's processes died with it"
         self._pump.put(

@@ -1,6 +1,7 @@
 """Events about files. An edit is content: what was there before, and what is there after.
 
-`klass` sorts noise from work (see `tracing.noise`); nothing is dropped for its class.
+`klass` sorts noise from work (see `tracing.noise`); nothing is dropped for its class. `stdio` is a file that the caller
+redirected the command's standard output or error to.
 """
 
 from typing import Literal
@@ -9,7 +10,7 @@ import msgspec
 
 from agentwrap.events.base import Event
 
-FileClass = Literal["work", "temporary", "cache", "agent-state", "version-control", "device", "system"]
+FileClass = Literal["work", "temporary", "cache", "agent-state", "version-control", "device", "system", "stdio"]
 FileType = Literal["file", "directory", "symlink", "other", "absent"]
 
 

@@ -24,8 +24,8 @@ _FORWARDABLE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.S
 class PtraceLoop:
     """Follows every task of the tree.
 
-    `on_main_end(status)` and `on_main_stop(signal)` tell about the main command. `every_call`: the rules, where there is
-    no filter to apply them and each call has to be stopped at.
+    `on_main_end(status)` and `on_main_stop(signal)` tell about the main command. `every_call`: the rules, where there
+    is no filter to apply them and each call has to be stopped at.
     """
 
     def __init__(

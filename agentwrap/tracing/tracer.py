@@ -10,6 +10,7 @@ by PTRACE_O_EXITKILL, is the tree's death). Threads, once the child has been for
 """
 
 import errno
+import fcntl
 import os
 import signal
 import socket
@@ -24,6 +25,7 @@ from agentwrap.events import Gap
 from agentwrap.launching import child
 from agentwrap.launching.child import ChildPlan, Launched
 from agentwrap.tracing import noise, notify, ptrace
+from agentwrap.tracing.descendants import descendants
 from agentwrap.tracing.files.settings import FileSettings, Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.found import FoundTree
@@ -168,6 +170,8 @@ class Tracer:
                 watched.by_call(reads=self._settings.files.reads) if launched.mode == child.MODE_EVERY_CALL else None,
             )
         else:
+            # Our death must not come before the tree's: without ptrace nothing else would end it.
+            _libc_prctl(_PR_SET_PDEATHSIG, 0)
             self._found = FoundTree(self._tree, lifecycle, self._files, self._memory, self._sender.put, self._now)
             self._found.watch_root(launched.pid)
         self._inherited(launched)
@@ -190,7 +194,8 @@ class Tracer:
         who = Who(launched.pid, launched.pid, root.span)
         for descriptor in (0, 1, 2, *self._plan.inherit):
             try:
-                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                writable = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+                if writable and stat.S_ISREG(os.fstat(descriptor).st_mode):
                     self._files.inherited(who, descriptor)
             except OSError:
                 continue  # closed: then the agent has none either
@@ -315,6 +320,9 @@ class Tracer:
         if elapsed_s < self._settings.linger_s:
             return
         kill = elapsed_s >= self._settings.linger_s + self._settings.grace_s
+        if self._found is not None:
+            for pid in descendants(os.getpid()):
+                self._found.find(pid)
         for process in self._tree.processes():
             if kill or process.span not in self._ended_by_us:
                 self._ended_by_us.add(process.span)
@@ -353,10 +361,11 @@ class Tracer:
 
     def _supervisor_died(self) -> NoReturn:
         """Without a supervisor nothing is recorded: the tree ends, too."""
-        for _ in range(3):
-            for process in list(self._tree.processes()):
+        # With ptrace our own end would do (PTRACE_O_EXITKILL); without it, what is killed may just have forked.
+        while left := descendants(os.getpid()):
+            for pid in left:
                 try:
-                    os.kill(process.pid, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
                 except OSError:
                     pass  # gone by itself
         os._exit(125)

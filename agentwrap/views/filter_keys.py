@@ -23,7 +23,7 @@ CLASSES = {
     "gap": ("gap",),
 }
 VERDICTS = ("allow", "deny", "ask", "hold", "redact", "none")
-FILE_CLASSES = ("work", "temporary", "cache", "agent-state", "version-control", "device", "system")
+FILE_CLASSES = ("work", "temporary", "cache", "agent-state", "version-control", "device", "system", "stdio")
 
 Spans = Callable[[str], Span | None]
 Test = Callable[[Row, Spans], bool]
@@ -274,7 +274,7 @@ HELP = (
     ("%file %network %process %gap", "classes of kinds"),
     ("verdict:deny", "what was decided: allow deny ask hold redact none"),
     ("path:*.py  path:src", "a glob, a name, or a folder"),
-    ("class:cache", "the sort of file: work temporary cache agent-state version-control device system"),
+    ("class:cache", "the sort of file: work temporary cache agent-state version-control device system stdio"),
     ("host:*.example.org  host:10.0.0.0/8  port:443", "where to"),
     ("pid:12  span:p3  under:p3  name:node", "who: a process, it and its descendants, its name"),
     ("since:2m  until:5s  at:>2s", "when, counted from the start of the run"),

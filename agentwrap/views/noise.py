@@ -21,6 +21,7 @@ _HIDDEN_CLASSES = {
     "version-control": "version control",
     "device": "devices",
     "system": "system files",
+    "stdio": "redirected output",
 }
 _TEMPORARY = "temporary files"
 # A sandbox or container being set up: one unshare tells it, its thirty mounts do not.

@@ -136,9 +136,9 @@ def test_output_that_comes_after_the_main_command_is_not_cut(tmp_path: Path) -> 
     assert run.stdout == b"got a\ngot b\n"
 
 
-def _start(tmp_path: Path, *words: str) -> subprocess.Popen[bytes]:
+def _start(tmp_path: Path, *words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        command(tmp_path / "run.agentlog", *words),
+        command(tmp_path / "run.agentlog", *words, options=options),
         stdout=subprocess.PIPE,
         env=environment(tmp_path),
         cwd=tmp_path,
@@ -175,17 +175,39 @@ def test_a_signal_to_the_whole_group_is_not_doubled(tmp_path: Path) -> None:
     assert (process.returncode, out) == (4, b"")
 
 
-def test_a_killed_supervisor_takes_the_tree_with_it(tmp_path: Path) -> None:
+def _two_sleepers(tmp_path: Path, options: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """A run with two processes that say nothing, one of them in a session of its own; pidfds of both."""
     one = "sh -c 'echo $$; exec sleep 300'"
-    process = _start(tmp_path, "sh", "-c", f"echo ready; (setsid {one} &); {one} & wait")
+    process = _start(tmp_path, "sh", "-c", f"echo ready; (setsid {one} &); {one} & wait", options=options)
     assert process.stdout is not None
-    watched = [os.pidfd_open(int(process.stdout.readline())) for _ in range(2)]
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    for descriptor in watched:
+    return process, [os.pidfd_open(int(process.stdout.readline())) for _ in range(2)]
+
+
+def _all_end(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
         assert select.select([descriptor], [], [], 20)[0], "a process of the tree lives on"
         os.close(descriptor)
+
+
+@pytest.mark.parametrize("options", MODES)
+def test_a_killed_supervisor_takes_the_tree_with_it(tmp_path: Path, options: tuple[str, ...]) -> None:
+    process, watched = _two_sleepers(tmp_path, options)
+    process.kill()
+    process.communicate()
+    _all_end(watched)
+
+
+@pytest.mark.parametrize("options", MODES)
+def test_a_killed_tracer_takes_the_tree_with_it_and_the_file_says_so(tmp_path: Path, options: tuple[str, ...]) -> None:
+    process, watched = _two_sleepers(tmp_path, options)
+    (tracer,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(tracer), signal.SIGKILL)
+    _all_end(watched)
+    process.communicate(timeout=30)
+    assert process.returncode == 125
+    recording = tmp_path / "run.agentlog"
+    assert "tracer-lost" in [e.data["cause"] for e in events(recording, "gap")]
+    assert events(recording, "run.end")[0].data["reason"] == "lost"
 
 
 def test_the_child_makes_no_call_before_it_is_watched(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ class RemoveDirectory(Call):
         desk.report.sink(
             FileDirectory(
                 at_ns=self.at_ns, span=self.who.span, pid=self.who.pid, path=self.place.path,
-                change="remove", mode=self.mode, klass=self.klass,
+                change="remove", mode=self.mode, klass=desk.taken_down(self.klass, self.place.host),
             )
         )  # fmt: skip
         return True
@@ -131,6 +131,7 @@ class MakeDirectory(Call):
         status = lstat(self.place.host)
         if status is None or not stat.S_ISDIR(status.st_mode):
             return False
+        desk.built(self.place)
         desk.report.sink(
             FileDirectory(
                 at_ns=self.at_ns, span=self.who.span, pid=self.who.pid, path=self.place.path,

@@ -11,11 +11,12 @@ from typing import Literal
 from agentwrap.events import FileClass, Sink
 from agentwrap.tracing.files.known import Known, KnownPaths
 from agentwrap.tracing.files.pending import Pending, PendingFiles
-from agentwrap.tracing.files.places import Anchors, lstat
+from agentwrap.tracing.files.places import SANDBOX_ROOT, Anchors, lstat
 from agentwrap.tracing.files.report import Reporter
 from agentwrap.tracing.files.settings import FileSettings, Place, Who
 from agentwrap.tracing.files.snapshot import (
     ABSENT,
+    Key,
     Snapshot,
     depth_after,
     depth_before,
@@ -34,8 +35,20 @@ LONGEST_WAIT_NS = 60_000_000_000
 REST_NS = 3_000_000_000
 """A file that nobody wrote for so long begins anew."""
 
+MAX_SCAFFOLD = 4096
+
 WORK_SHARE = 20
 """After a look that took t, the next one of the same file waits at least 20 t."""
+
+
+def _in_folder(host: bytes) -> tuple[Key, bytes] | None:
+    """A name by its folder's inode, the same inside a sandbox and out; not by its own, which a mount on it hides."""
+    folder, _, name = host.rpartition(b"/")
+    try:
+        status = os.stat(folder or b"/")
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino), name
 
 
 class Desk:
@@ -52,6 +65,24 @@ class Desk:
         self.known = KnownPaths()
         self.spool = Spool(settings.max_pending_bytes, settings.max_spool_bytes)
         self.anchors = Anchors()
+        self._scaffold: set[tuple[Key, bytes]] = set()
+
+    def built(self, place: Place) -> None:
+        """A folder came to be. In a sandbox's new root it is something to mount on, and noise."""
+        if place.path.startswith(SANDBOX_ROOT + b"/") and len(self._scaffold) < MAX_SCAFFOLD:
+            name = _in_folder(place.host)
+            if name is not None:
+                self._scaffold.add(name)
+
+    def taken_down(self, klass: FileClass, host: bytes) -> FileClass:
+        """The class of a folder's removal: what was only there to mount on goes as quietly as it came."""
+        if not self._scaffold:
+            return klass
+        name = _in_folder(host)
+        if name not in self._scaffold:
+            return klass
+        self._scaffold.remove(name)
+        return "system"
 
     def before(self, place: Place, status: os.stat_result, klass: FileClass) -> Snapshot:
         """The state of an existing name before a call changes it."""
@@ -176,6 +207,8 @@ class Desk:
         for state in (before.state, after.state):
             if state.omitted:
                 self.report.omission(pending.last_span, pending.last_pid, pending.path, state)
+        if after.state.size and pending.path.startswith(SANDBOX_ROOT + b"/"):
+            pending.klass = "work"  # nothing to mount on: it may be somebody's home that is bound there
         lost = pending.held is None and before.state.raw and not before.state.omitted
         self.report.edit(
             pending.path,

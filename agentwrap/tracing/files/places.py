@@ -12,6 +12,8 @@ from agentwrap.tracing.files.settings import Place
 PATH_MAX = 4096  # bytes with the final zero, linux/limits.h
 MAX_LINKS = 40  # as the kernel counts them, path_resolution(7)
 MAX_ANCHORS = 256  # descriptors
+SANDBOX_ROOT = b"/newroot"
+"""Where bubblewrap builds a sandbox: the machine's folders are bound there before it becomes `/`."""
 
 
 def lstat(host: bytes) -> os.stat_result | None:
@@ -96,8 +98,8 @@ class Anchors:
     """Turns a host path that will stop working into one that does not.
 
     `/proc/TID/root/...` dies with its thread, and a path of 4,096 bytes cannot be opened at all. Where the same
-    directory is visible under the same name to us (bind mounts of sandboxes), that name is used; else an O_PATH
-    descriptor of the directory is kept and the path becomes `/proc/self/fd/N/name`.
+    directory is visible under the same name to us (bind mounts of sandboxes, also while they are built), that name is
+    used, so that what the sandbox makes and others remove outside is one file; else an O_PATH descriptor of the directory is kept and the path becomes `/proc/self/fd/N/name`.
     """
 
     def __init__(self) -> None:
@@ -117,8 +119,10 @@ class Anchors:
             status = os.fstat(descriptor)
             key = (status.st_dev, status.st_ino)
             kept = self._kept.get(key)
-            if kept is None and _is_directory(os.path.dirname(path), key):
-                return Place(path, path)
+            seen = os.path.dirname(path)
+            for outside in (seen, seen.removeprefix(SANDBOX_ROOT) or b"/"):
+                if kept is None and _is_directory(outside, key):
+                    return Place(path, (outside if outside != b"/" else b"") + b"/" + name)
             if kept is None:
                 if len(self._kept) >= MAX_ANCHORS:
                     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

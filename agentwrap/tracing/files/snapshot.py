@@ -56,7 +56,7 @@ class Snapshot:
 
 ABSENT = Snapshot(FileState(type="absent"), racy=False)
 
-_KEPT: frozenset[FileClass] = frozenset(("work", "temporary"))
+_KEPT: frozenset[FileClass] = frozenset(("work", "temporary", "stdio"))
 
 
 def depth_before(klass: FileClass) -> Depth:

@@ -129,7 +129,7 @@ class FileTracker:
             return
         path = os.readlink(link)
         named = lstat(path)
-        klass = self._desk.classify(path)
+        klass: FileClass = "stdio" if fd <= 2 else self._desk.classify(path)
         if named is None or not os.path.samestat(named, status) or _no_files_there(klass, path):
             return  # a file without a name, or not visible here: nothing to compare with later
         self._desk.hold(who, Place(path, path), klass, named, self._desk.now())
