@@ -1,0 +1,47 @@
+"""The benchmarks run, and refuse to time a recording that does not hold what the workload did. No time is asserted."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.bench
+HERE = Path(__file__).resolve().parent
+
+
+def bench(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, HERE / "run.py", "--quick", "--folder", folder, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_quick_run_writes_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    parts = "true,python,files,agents,recorder,memory"
+    bench(tmp_path, "--only", parts, "--ways", "native,agentwrap", "-o", str(page))
+    text = page.read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert [row for row in rows if "3 Python start-ups" in row and "x" in row]
+    assert [row for row in rows if "200 x create" in row and "x" in row]
+    assert [row for row in rows if "claude" in row and "skipped" in row]
+    assert [row for row in rows if "while 2" in row and "rows were made" in row]  # 200 files are 200 rows and a few
+
+
+def test_the_recording_of_a_workload_holds_what_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(HERE))
+    import measure
+    import ways
+    import workloads
+
+    files = next(one for one in workloads.all_workloads() if one.name == "files")
+    wrapped = next(way for way in ways.ways([sys.executable, "-m", "agentwrap"]) if way.records)
+    _, found = measure.once(files, 30, wrapped, tmp_path)
+    assert found["file.edit"] == 30  # made and removed: one row each
+    with pytest.raises(measure.TooFewRowsError, match=r"30 rows of file\.edit, at least 31"):
+        measure.demand(files, 31, found)
