@@ -6,7 +6,6 @@ terminals and events. Everything an agent chose is foreign: rich and click pass 
 so nothing may be shown around this module.
 """
 
-import re
 from collections.abc import Iterable
 
 # Printable for Python's tables and still without a visible mark of their own: fillers, joiners, variation selectors,
@@ -17,7 +16,6 @@ _INVISIBLE = frozenset(
     + "".join(map(chr, range(0xFE00, 0xFE10)))
     + "".join(map(chr, range(0xE0100, 0xE01F0)))
 )
-_ANY_INVISIBLE = re.compile("[" + "".join(sorted(_INVISIBLE)) + "]")
 _NAMED = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 # Characters looked at per column: more combining marks than this on one letter are nobody's language.
 _MARKS = 8
@@ -49,7 +47,7 @@ def escape(text: str | bytes, *, tabs: bool = False) -> str:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "surrogateescape")
-    if text.isprintable() and (text.isascii() or not _ANY_INVISIBLE.search(text)):
+    if text.isprintable() and (text.isascii() or _INVISIBLE.isdisjoint(text)):
         return text
     keep = "\t" if tabs else ""
     return "".join([_visible(character, keep) for character in text])

@@ -23,6 +23,25 @@ _SIGNALS = (
 )  # fmt: skip
 
 
+class Lineage(list[Span]):
+    """A span and what it descends from, nearest first; its chain and its turn are made once."""
+
+    _chain: str | None = None
+    _turn: str | None = None
+
+    def chain(self) -> str:
+        """The exec chain, see `who`."""
+        if self._chain is None:
+            self._chain = who(self)
+        return self._chain
+
+    def turn(self) -> str:
+        """The turn the span belongs to, or `--`."""
+        if self._turn is None:
+            self._turn = next((text.escape(span.id) for span in self if span.kind == "turn"), "--")
+        return self._turn
+
+
 class Context:
     """What lines of one recording share: where it ran, its spans (remembered, bounded), how wide a line may be.
 
@@ -47,6 +66,7 @@ class Context:
         cwd = source.meta.get("cwd", "")
         self._cwd = cwd.rstrip("/") + "/" if cwd.startswith("/") else ""
         self._spans: dict[str, Span | None] = {}
+        self._lineages: dict[str, Lineage] = {}
 
     def span(self, span_id: str) -> Span | None:
         """A span by id, looked up once."""
@@ -60,6 +80,7 @@ class Context:
     def refresh(self) -> None:
         """Forget spans: a growing file has changed them."""
         self._spans.clear()
+        self._lineages.clear()
 
     def path(self, path: str) -> str:
         """A path as it is shown: relative to where the command ran, if it lies below."""
@@ -69,9 +90,14 @@ class Context:
             return path[len(self._cwd) :]
         return path
 
-    def ancestors(self, span_id: str | None) -> list[Span]:
-        """The span and what it descends from, nearest first."""
-        found: list[Span] = []
+    def lineage(self, span_id: str | None) -> Lineage:
+        """The span and what it descends from."""
+        known = self._lineages.get(span_id or "")
+        if known is not None:
+            return known
+        if len(self._lineages) >= _REMEMBERED_SPANS:
+            self._lineages.clear()
+        found = self._lineages[span_id or ""] = Lineage()
         while span_id and len(found) < 1000:  # a file made by hand may hold a loop
             span = self.span(span_id)
             if span is None:
@@ -79,10 +105,6 @@ class Context:
             found.append(span)
             span_id = span.parent
         return found
-
-    def turn(self, lineage: list[Span]) -> str:
-        """The turn a row belongs to, or `--`."""
-        return next((text.escape(span.id) for span in lineage if span.kind == "turn"), "--")
 
 
 def who(lineage: list[Span], length: int = CHAIN_LENGTH) -> str:

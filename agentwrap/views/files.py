@@ -55,7 +55,7 @@ def collect(rows: Iterator[Row], context: Context) -> dict[str, Changed]:
             found[target] = changed
         else:
             continue
-        name = who(context.ancestors(row.span), 1)
+        name = who(context.lineage(row.span), 1)
         if name and name not in changed.writers and len(changed.writers) < 4:
             changed.writers.append(name)
     return found
@@ -112,7 +112,7 @@ def diff_lines(rows: Iterator[Row], context: Context, wanted: Callable[[Row], bo
 
 
 def _heading(row: Row, context: Context) -> Line:
-    lineage = context.ancestors(row.span)
+    lineage = context.lineage(row.span)
     parts = parts_of(row, context, lineage)
     letter: Line = parts.head or [CHANGE_LETTERS.get("modify", ("M", ""))]
     what: Piece = (text.escape(parts.what), "title")

@@ -18,8 +18,8 @@ _LEAST_COLUMNS = 16
 
 def stream_line(row: Row, context: Context) -> Line:
     """The line of one event."""
-    lineage = context.ancestors(row.span)
-    return lay_out(parts_of(row, context, lineage), row.at_ns, context.turn(lineage), context)
+    lineage = context.lineage(row.span)
+    return lay_out(parts_of(row, context, lineage), row.at_ns, lineage.turn(), context)
 
 
 def lay_out(parts: Parts, at_ns: int, turn: str, context: Context) -> Line:

@@ -6,8 +6,8 @@ import msgspec
 
 from agentwrap import text
 from agentwrap.views import diff
-from agentwrap.views.context import Context, brief, command_line, ending, outcome, process_name, who
-from agentwrap.views.source import Row, Span, foreign_text, mapping, number, texts
+from agentwrap.views.context import Context, Lineage, brief, command_line, ending, outcome, process_name
+from agentwrap.views.source import Row, foreign_text, mapping, number, texts
 from agentwrap.views.styled import Line, Role
 
 
@@ -23,17 +23,17 @@ class Parts(msgspec.Struct):
     role: Role = ""
 
 
-def parts_of(row: Row, context: Context, lineage: list[Span]) -> Parts:
+def parts_of(row: Row, context: Context, lineage: Lineage) -> Parts:
     """What to say about `row`; a kind nobody here knows is told by its name and subject."""
     return (_MAKERS.get(row.kind) or _FAMILIES.get(row.kind.split(".", 1)[0], _other))(row, context, lineage)
 
 
-def _who(lineage: list[Span]) -> Line:
-    chain = who(lineage)
+def _who(lineage: Lineage) -> Line:
+    chain = lineage.chain()
     return [(chain, "who")] if chain else []
 
 
-def _exec(row: Row, context: Context, lineage: list[Span]) -> Parts:
+def _exec(row: Row, context: Context, lineage: Lineage) -> Parts:
     data, span = row.data, lineage[0] if lineage else None
     words = texts(data.get("argv")) or [foreign_text(data.get("path"))]
     parts = Parts("exec", command_line(words), role="name")
@@ -57,7 +57,7 @@ def _exec(row: Row, context: Context, lineage: list[Span]) -> Parts:
     return parts
 
 
-def _exit(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+def _exit(row: Row, _context: Context, lineage: Lineage) -> Parts:
     span = lineage[0] if lineage else None
     signal = number(row.data.get("signal"))
     status = f"signal {signal}" if signal else f"exit {number(row.data.get('status'))}"
@@ -71,23 +71,23 @@ def _exit(row: Row, _context: Context, lineage: list[Span]) -> Parts:
     return parts
 
 
-def _start(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+def _start(row: Row, _context: Context, lineage: Lineage) -> Parts:
     return Parts("start", f"{row.data.get('how', '')} {row.subject}".strip(), right=_who(lineage))
 
 
-def _denied(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+def _denied(row: Row, _context: Context, lineage: Lineage) -> Parts:
     what = text.escape(str(row.data.get("what", "")))
     head: Line = [(f"{text.escape(row.verdict or 'deny')}  ", "deny"), (f"{what}  ", "")]
     tail: Line = [(f"  {text.escape(str(row.data.get('why', '')))}", "dim")]
     return Parts("proc", brief(row.subject), head=head, tail=tail, right=_who(lineage))
 
 
-def _isolation(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+def _isolation(row: Row, _context: Context, lineage: Lineage) -> Parts:
     tail: Line = [("  " + " ".join(map(text.escape, texts(row.data.get("flags")))), "dim")]
     return Parts("proc", row.subject, tail=tail if row.data.get("flags") else [], right=_who(lineage))
 
 
-def _reach(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+def _reach(row: Row, _context: Context, lineage: Lineage) -> Parts:
     target = number(row.data.get("target"))
     return Parts("proc", f"{row.subject} -> {target}" if target else row.subject, right=_who(lineage))
 
@@ -121,14 +121,14 @@ def change_tail(context: Context, row: Row) -> Line:
     return tail
 
 
-def _edit(row: Row, context: Context, lineage: list[Span]) -> Parts:
+def _edit(row: Row, context: Context, lineage: Lineage) -> Parts:
     letter, role = CHANGE_LETTERS.get(str(row.data.get("change")), ("?", ""))
     parts = Parts("file", context.path(foreign_text(row.data.get("path"))), keep_end=True, role="name")
     parts.head, parts.tail, parts.right = [(f"{letter} ", role)], change_tail(context, row), _who(lineage)
     return parts
 
 
-def _rename(row: Row, context: Context, lineage: list[Span]) -> Parts:
+def _rename(row: Row, context: Context, lineage: Lineage) -> Parts:
     data = row.data
     source, target = (context.path(foreign_text(data.get(key))) for key in ("path", "target"))
     arrow = "<->" if data.get("exchange") else "->"
@@ -136,13 +136,13 @@ def _rename(row: Row, context: Context, lineage: list[Span]) -> Parts:
     return Parts("file", f"{source}{slash} {arrow} {target}{slash}", head=[("R ", "name")], right=_who(lineage))
 
 
-def _directory(row: Row, context: Context, lineage: list[Span]) -> Parts:
+def _directory(row: Row, context: Context, lineage: Lineage) -> Parts:
     letter, role = CHANGE_LETTERS.get(str(row.data.get("change")), ("?", ""))
     path = context.path(foreign_text(row.data.get("path"))).rstrip("/") + "/"
     return Parts("file", path, head=[(f"{letter} ", role)], right=_who(lineage), keep_end=True)
 
 
-def _mode(row: Row, context: Context, lineage: list[Span]) -> Parts:
+def _mode(row: Row, context: Context, lineage: Lineage) -> Parts:
     data = row.data
     change = str(data.get("change", ""))
     if change == "mode":
@@ -161,20 +161,20 @@ def texts_of_numbers(value: object) -> list[str]:
     return [str(number(item)) for item in value] if isinstance(value, list) else ["0", "0"]
 
 
-def _link(row: Row, context: Context, lineage: list[Span]) -> Parts:
+def _link(row: Row, context: Context, lineage: Lineage) -> Parts:
     data = row.data
     path, target = context.path(foreign_text(data.get("path"))), foreign_text(data.get("target"))
     sign = "=" if data.get("link") == "hard" else "->"
     return Parts("file", f"{path} {sign} {target}", head=[("L ", "add")], right=_who(lineage))
 
 
-def _special(row: Row, context: Context, lineage: list[Span]) -> Parts:
+def _special(row: Row, context: Context, lineage: Lineage) -> Parts:
     path = context.path(foreign_text(row.data.get("path")))
     tail: Line = [(f"  {text.escape(str(row.data.get('type', '')))}", "dim")]
     return Parts("file", path, head=[("S ", "add")], tail=tail, right=_who(lineage), keep_end=True)
 
 
-def _read(row: Row, context: Context, lineage: list[Span]) -> Parts:
+def _read(row: Row, context: Context, lineage: Lineage) -> Parts:
     path = context.path(foreign_text(row.data.get("path")))
     parts = Parts("file", path, head=[("r ", "dim")], right=_who(lineage), keep_end=True)
     parts.tail = _times(row)
@@ -186,7 +186,7 @@ def _times(row: Row) -> Line:
     return [(f"  {times:,} times", "dim")] if times > 1 else []
 
 
-def _socket(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+def _socket(row: Row, _context: Context, lineage: Lineage) -> Parts:
     data, call = row.data, row.kind.split(".", 1)[1]
     family, transport = str(data.get("family", "")), str(data.get("transport", "unknown"))
     sort = transport if transport != "unknown" and family in ("inet", "inet6") else family
@@ -201,14 +201,14 @@ def _socket(row: Row, _context: Context, lineage: list[Span]) -> Parts:
     return parts
 
 
-def _dns(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+def _dns(row: Row, _context: Context, lineage: Lineage) -> Parts:
     names = texts(row.data.get("names"))
     server = f"{foreign_text(row.data.get('host'))}:{number(row.data.get('port'), 53)}"
     what = " ".join(map(brief, names)) if names else "(names not read)"
     return Parts("dns", what, tail=[(f"  asked {text.escape(brief(server))}", "dim")], right=_who(lineage))
 
 
-def _gap(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+def _gap(row: Row, _context: Context, lineage: Lineage) -> Parts:
     data = row.data
     detail = brief(foreign_text(data.get("detail")))
     what = f"{data.get('cause', '')}{'  ' + detail if detail else ''}  ({data.get('could_hide', '')})"
@@ -216,14 +216,14 @@ def _gap(row: Row, _context: Context, lineage: list[Span]) -> Parts:
     return Parts("gap", what, head=head, right=_who(lineage), role="gap")
 
 
-def _coverage(row: Row, _context: Context, _lineage: list[Span]) -> Parts:
+def _coverage(row: Row, _context: Context, _lineage: Lineage) -> Parts:
     data = row.data
     note = f"  {data['note']}" if data.get("note") else ""
     what = f"{data.get('what', '')!s:<11} {data.get('tier', '')!s:<8} {data.get('mechanism', '')}{note}"
     return Parts("covers", what)
 
 
-def _run(row: Row, _context: Context, _lineage: list[Span]) -> Parts:
+def _run(row: Row, _context: Context, _lineage: Lineage) -> Parts:
     if row.kind == "run.start":
         return Parts("run", command_line(texts(row.data.get("command"))), role="name")
     signal = number(row.data.get("signal"))
@@ -232,13 +232,13 @@ def _run(row: Row, _context: Context, _lineage: list[Span]) -> Parts:
     return Parts("end", outcome(status) + (f" ({reason})" if reason not in ("exit", "signal") else ""))
 
 
-def _other(row: Row, _context: Context, lineage: list[Span]) -> Parts:
+def _other(row: Row, _context: Context, lineage: Lineage) -> Parts:
     word, _, rest = row.kind.partition(".")
     head: Line = [(f"{text.escape(row.verdict)}  ", "deny" if row.verdict == "deny" else "")] if row.verdict else []
     return Parts(word, f"{rest}  {row.subject}" if rest else row.subject, head=head, right=_who(lineage))
 
 
-_MAKERS: dict[str, Callable[[Row, Context, list[Span]], Parts]] = {
+_MAKERS: dict[str, Callable[[Row, Context, Lineage], Parts]] = {
     "coverage": _coverage,
     "file.directory": _directory,
     "file.edit": _edit,
@@ -255,4 +255,4 @@ _MAKERS: dict[str, Callable[[Row, Context, list[Span]], Parts]] = {
     "process.reach": _reach,
     "process.start": _start,
 }
-_FAMILIES: dict[str, Callable[[Row, Context, list[Span]], Parts]] = {"net": _socket, "dns": _dns, "run": _run}
+_FAMILIES: dict[str, Callable[[Row, Context, Lineage], Parts]] = {"net": _socket, "dns": _dns, "run": _run}
