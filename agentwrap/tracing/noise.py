@@ -31,8 +31,10 @@ CACHE_FOLDERS: Final = frozenset(
     )
 )
 
+_SANDBOX_ROOTS: Final = (b"/newroot/", b"/oldroot/")
+"""Where bubblewrap builds the new root of a sandbox."""
+
 _SYSTEM: Final = (b"/proc", b"/sys", b"/run", b"/var/run", b"/newroot", b"/oldroot")
-"""The last two are where bubblewrap builds the new root of a sandbox."""
 
 _TEMPORARY: Final = (b"/tmp", b"/var/tmp", b"/dev/shm")
 
@@ -131,6 +133,8 @@ class Classifier:
         return known
 
     def _classify(self, path: bytes) -> FileClass:
+        if path.startswith(_SANDBOX_ROOTS):
+            return "system"  # before what names inside it say: an empty .git/config is made there to mount on
         own = _below(path, self._cwd)
         nested = _by_components(path[len(self._cwd) :] if own else path)
         if nested is not None:

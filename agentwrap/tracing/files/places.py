@@ -99,7 +99,8 @@ class Anchors:
 
     `/proc/TID/root/...` dies with its thread, and a path of 4,096 bytes cannot be opened at all. Where the same
     directory is visible under the same name to us (bind mounts of sandboxes, also while they are built), that name is
-    used, so that what the sandbox makes and others remove outside is one file; else an O_PATH descriptor of the directory is kept and the path becomes `/proc/self/fd/N/name`.
+    used, so that what the sandbox makes and others remove outside is one file; else an O_PATH descriptor of the
+    directory is kept and the path becomes `/proc/self/fd/N/name`.
     """
 
     def __init__(self) -> None:
