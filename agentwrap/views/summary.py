@@ -53,12 +53,12 @@ class Tally:
 
     @property
     def files(self) -> str:
-        """`3 files`, `at least 20,000 files`."""
+        """`3 files`, `at least 20,000 files`, nothing for none."""
         return _distinct(self._files, "file")
 
     @property
     def hosts(self) -> str:
-        """`1 host`, `no host`."""
+        """`1 host`, nothing for none."""
         return _distinct(self._hosts, "host")
 
 
@@ -70,7 +70,7 @@ def _remember(distinct: set[str], item: str) -> None:
 def _distinct(items: set[str], noun: str) -> str:
     if len(items) >= MOST_DISTINCT:
         return f"at least {text.count(MOST_DISTINCT, noun)}"
-    return text.count(len(items), noun) if items else f"no {noun}"
+    return text.count(len(items), noun) if items else ""
 
 
 def command_of(source: Source) -> str:
@@ -131,28 +131,29 @@ def header(source: Source, started: str, columns: int | None = None) -> Iterator
 
 def totals(tally: Tally, statements: Sequence[Statement], holes: Sequence[Hole]) -> Iterator[Line]:
     """What happened in numbers; where a number is nought, whether it could have been seen."""
-    processes = text.count(tally.processes, "process", "processes")
     failed = f" ({tally.failed:,} failed)" if tally.failed else ""
+    processes = text.count(tally.processes, "process", "processes") + failed if tally.processes else ""
+    files, hosts = tally.files, tally.hosts
     parts = [
-        _with_proviso(f"{processes}{failed}", "process", tally.processes, statements, holes),
-        _with_proviso(f"{tally.files} changed", "file-write", tally.files[:2] != "no", statements, holes),
-        _with_proviso(f"{tally.hosts} connected to", "connect", tally.hosts[:2] != "no", statements, holes),
+        _told(processes, "process", "process", statements, holes),
+        _told(f"{files} changed" if files else "", "file-write", "file change", statements, holes),
+        _told(f"{hosts} connected to" if hosts else "", "connect", "connection", statements, holes),
     ]
     yield line((", ".join(parts), ""))
     if tally.denials:
         yield line((text.count(tally.denials, "denial"), "deny"), (" (`--denied`)", "dim"))
 
 
-def _with_proviso(
-    told: str, kind: str, seen: object, statements: Sequence[Statement], holes: Sequence[Hole]
-) -> str:
-    """A number with what has to be said beside it: that the kind was not observed, or not wholly."""
+def _told(seen: str, kind: str, noun: str, statements: Sequence[Statement], holes: Sequence[Hole]) -> str:
+    """What was seen, or that nothing was, with what has to be said beside it where the kind was not wholly observed."""
     best = strongest(statements, kind)
-    if best is None or best.tier == "none":
-        return f"{told} that we know of (not observed)"
-    if any(hole.kind in (kind, "process") for hole in holes):
-        return f"at least {told.removeprefix('at least ')}" if seen else f"{told} that we know of (there are gaps)"
-    return told if seen else f"{told} as far as was observed"
+    observed = best is not None and best.tier != "none"
+    whole = observed and not any(hole.kind in (kind, "process") for hole in holes)
+    if seen:
+        return seen if whole else f"at least {seen.removeprefix('at least ')}"
+    if not observed:
+        return f"no {noun} seen (not observed)"
+    return f"no {noun} seen" if whole else f"no {noun} seen (there are gaps)"
 
 
 def gap_summary(holes: Sequence[Hole]) -> Iterator[Line]:

@@ -16,10 +16,10 @@ def totals(statements: list[Statement], holes: list[Hole], tally: summary.Tally 
 
 
 def test_nought_is_told_with_how_it_was_observed() -> None:
-    assert totals(SEEN, []).endswith("no host connected to as far as was observed")
-    assert totals([], []).endswith("no host connected to that we know of (not observed)")
-    assert totals(SEEN, [Hole("connect", "lost")]).endswith("no host connected to that we know of (there are gaps)")
-    assert totals(SEEN, [Hole("process", "lost")]).count("that we know of (there are gaps)") == 3
+    assert totals(SEEN, []) == "no process seen, no file change seen, no connection seen"
+    assert totals([], []).endswith("no connection seen (not observed)")
+    assert totals(SEEN, [Hole("connect", "lost")]).endswith("no file change seen, no connection seen (there are gaps)")
+    assert totals(SEEN, [Hole("process", "lost")]).count("(there are gaps)") == 3
 
 
 def test_numbers_with_gaps_are_at_least() -> None:
