@@ -74,9 +74,11 @@ class Rows:
         return f"{data['type']} {name}"
 
     def files(self, below: str = "", *, reads: bool = False) -> list[str]:
-        """Every row about a file whose path, relative to the base, is below `below`."""
+        """In order of time, every row about a file whose path, relative to the base, is below `below`."""
         prefix = self.base + below.encode()
-        return [self.word(event) for event in self._file_events(reads=reads) if raw(event.data["path"]).startswith(prefix)]
+        found = [event for event in self._file_events(reads=reads) if raw(event.data["path"]).startswith(prefix)]
+        # What a call did may be noticed a moment later than what another process did since.
+        return [self.word(event) for event in sorted(found, key=lambda event: event.at_ns)]
 
     def _file_events(self, *, reads: bool) -> Iterator[Event]:
         return (e for e in self.events if e.kind.startswith("file.") and (reads or e.kind != "file.read"))

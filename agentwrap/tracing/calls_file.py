@@ -11,7 +11,7 @@ from agentwrap.tracing.files.settings import Place, Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls.watched import WRITING_OPEN
-from agentwrap.tracing.tracee import AT_FDCWD, Memory, locate, locate_descriptor, signed
+from agentwrap.tracing.tracee import AT_FDCWD, Memory, descriptor_meant, locate, locate_descriptor, signed
 
 _AT_EMPTY_PATH = 0x1000
 _AT_REMOVEDIR = 0x200
@@ -45,10 +45,14 @@ class FileCalls:
         directory = AT_FDCWD if at.directory is None else signed(arguments[at.directory])
         if not raw:
             found = locate_descriptor(tid, directory, foreign=process.foreign)
-            if found is None:
-                raise FileNotFoundError
-            return found
-        return locate(tid, directory, raw, foreign=process.foreign)
+        else:
+            found = locate(tid, directory, raw, foreign=process.foreign)
+            meant = descriptor_meant(found)
+            if meant is not None:
+                found = locate_descriptor(*meant, foreign=process.foreign)
+        if found is None:
+            raise FileNotFoundError
+        return found
 
     def _add_opens(self) -> None:
         def opening(at: _At, flags_of: Callable[[int, Arguments], tuple[int, int]]) -> Handler:

@@ -6,14 +6,17 @@ stages do not rest on it). Raises OSError where the kernel refuses; `refused` te
 
 import errno
 import os
+import re
 from collections import deque
 
 from agentwrap.tracing.files.settings import Place
+from agentwrap.tracing.resolve import OWN_LINKS, is_own, walk
 
 AT_FDCWD = -100
 PATH_MAX = 4096
 _MEMORY_DESCRIPTORS = 192
 _O_PATH = os.O_PATH | os.O_CLOEXEC
+_DESCRIPTOR = re.compile(rb"/proc/(\d+)/(?:task/\d+/)?fd/(\d+)")
 
 
 def refused(error: OSError) -> bool:
@@ -77,11 +80,24 @@ def descriptor_target(tid: int, descriptor: int) -> bytes:
     return os.readlink(b"/proc/%d/fd/%d" % (tid, descriptor))
 
 
-def _canonical_directory(directory: bytes) -> tuple[bytes, tuple[int, int]]:
-    descriptor = os.open(directory, _O_PATH)
+def _told(descriptor: int) -> tuple[bytes, tuple[int, int]]:
+    status = os.fstat(descriptor)
+    return os.readlink(b"/proc/self/fd/%d" % descriptor), (status.st_dev, status.st_ino)
+
+
+def _canonical_directory(tid: int, base: bytes, head: bytes, *, foreign: bool) -> tuple[bytes, tuple[int, int]]:
+    """Path and identity of the directory `head` below `base` (`/proc/TID/cwd`, ...; `root` for an absolute path)."""
+    if not foreign:
+        descriptor = os.open((base + b"/" + head) if base != b"root" else b"/" + head, _O_PATH)
+        try:
+            found = _told(descriptor)
+        finally:
+            os.close(descriptor)
+        if not is_own(found[0]):
+            return found
+    descriptor = walk(tid, b"/proc/%d/root" % tid if base == b"root" else base, head)
     try:
-        status = os.fstat(descriptor)
-        return os.readlink(b"/proc/self/fd/%d" % descriptor), (status.st_dev, status.st_ino)
+        return _told(descriptor)
     finally:
         os.close(descriptor)
 
@@ -100,6 +116,7 @@ def locate(tid: int, directory: int, raw: bytes, *, foreign: bool) -> Place:
     `foreign`: the process may have another root or mount namespace; then `host` goes through /proc/TID/root unless the
     same directory is found under the same name here. Raises OSError when the directory part does not exist.
     """
+    base = b"root"
     if not raw.startswith(b"/"):
         base = b"/proc/%d/cwd" % tid if directory == AT_FDCWD else b"/proc/%d/fd/%d" % (tid, directory)
         if b"/" not in raw and not foreign and raw not in (b".", b".."):
@@ -107,18 +124,22 @@ def locate(tid: int, directory: int, raw: bytes, *, foreign: bool) -> Place:
             parent = os.readlink(base)
             path = (parent if parent != b"/" else b"") + b"/" + raw
             return Place(path, path)
-        start = base + b"/" + raw
-    else:
-        start = b"/proc/%d/root" % tid + raw if foreign else raw
-    start = start.rstrip(b"/") or b"/"
-    head, _, name = start.rpartition(b"/")
+    elif raw.startswith(OWN_LINKS):
+        base, raw = b"/proc/%d" % tid, raw.split(b"/", 3)[3]
+    head, _, name = raw.rstrip(b"/").rpartition(b"/")
     if name in (b".", b".."):
-        head, name = start, b""
-    parent, identity = _canonical_directory(head or b"/")
+        head, name = raw, b""
+    parent, identity = _canonical_directory(tid, base, head, foreign=foreign)
     path = ((parent if parent != b"/" else b"") + b"/" + name) if name else parent
     if not foreign or _same_directory(parent, identity):
         return Place(path, path)
     return Place(path, b"/proc/%d/root" % tid + path)
+
+
+def descriptor_meant(place: Place) -> tuple[int, int] | None:
+    """Thread and number where `place` is a descriptor in /proc, which stands for the file it was opened on."""
+    found = _DESCRIPTOR.fullmatch(place.host) if place.host.startswith(b"/proc/") else None
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def locate_descriptor(tid: int, descriptor: int, *, foreign: bool) -> Place | None:

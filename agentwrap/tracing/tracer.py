@@ -33,6 +33,7 @@ from agentwrap.tracing.lifecycle import Lifecycle
 from agentwrap.tracing.loop import PtraceLoop
 from agentwrap.tracing.observer import Observer
 from agentwrap.tracing.processes import Process, ProcessTree
+from agentwrap.tracing.resolve import OWN_DIRECTORY
 from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory, own_view, sees_other_files
 from agentwrap.tracing.wire import AllEnded, Failed, MainEnded, Sender, Standing, Stopped
@@ -143,6 +144,7 @@ class Tracer:
         return 0
 
     def _follow(self, launched: Launched, listener: notify.Listener | None) -> None:
+        os.chdir(OWN_DIRECTORY)
         observer = Observer(
             self._memory,
             self._files,

@@ -48,8 +48,6 @@ ROUTES: dict[str, list[str]] = {
     "dev_descriptor": REWRITTEN,
     "proc_directory": REWRITTEN,
     "proc_by_link": ["symbolic l /proc/self/cwd", *REWRITTEN],
-    "passed": REWRITTEN,
-    "after_the_openers_end": REWRITTEN,
     "two_threads": REWRITTEN,
     "mode": ["mode f 644 -> 600"],
     "mode_descriptor": ["mode f 644 -> 600"],
@@ -70,6 +68,11 @@ ROUTES: dict[str, list[str]] = {
     "only_opened": [],
     "failures": [],
 }
+SHARED = {
+    "append_inherited": "old\none\ntwo\nthree\n",
+    "passed": "new\n",
+    "after_the_openers_end": "new\n",
+}
 ROOT_ROUTES: dict[str, list[str]] = {
     "owner": ["owner f (0, 0) -> (12, 34)"],
     "owner_descriptor": ["owner f (0, 0) -> (12, 0)"],
@@ -88,8 +91,8 @@ class Routes:
     def _run(self, options: tuple[str, ...]) -> tuple[dict[str, str], Rows]:
         folder = self._folder / mode_name(options)
         work = folder / "work"
-        names = [*ROUTES, *(ROOT_ROUTES if is_root() else ())]
-        for name in [*names, "append_inherited"]:
+        names = [*ROUTES, *SHARED, *(ROOT_ROUTES if is_root() else ())]
+        for name in names:
             (work / name).mkdir(parents=True)
             for file, text in (("f", "old\n"), ("g", "other\n")):
                 path = work / name / file
@@ -97,7 +100,7 @@ class Routes:
                 path.chmod(0o644)
                 # Long before the run: a file changed this very moment cannot be told by its times.
                 os.utime(path, ns=(10**18, 10**18))
-        run = wrap(folder, self._program, *names, "append_inherited", options=options)
+        run = wrap(folder, self._program, *names, options=options)
         assert run.status == 0, run.stderr
         results = dict(line.split() for line in run.stdout.decode().splitlines() if len(line.split()) == 2)
         return results, Rows(run.recording, work)
@@ -139,11 +142,12 @@ def test_nothing_of_all_this_is_a_gap(routes: Routes, options: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize("options", MODES, ids=mode_name)
-def test_appending_through_a_redirection_that_children_inherit(routes: Routes, options: tuple[str, ...]) -> None:
-    """One open, three writers: how many edits it is depends on who ends when; nothing is lost or told twice."""
-    _results, rows = routes.run(options)
-    told = [event for event in rows.of("file.edit") if event.data["path"].endswith("append_inherited/f")]
-    states = [rows.word(event).split(" ", 2)[2].split(" -> ") for event in told]
+@pytest.mark.parametrize("route", SHARED)
+def test_one_open_and_several_writers(routes: Routes, options: tuple[str, ...], route: str) -> None:
+    """How many edits it is depends on who ends when; nothing is lost or told twice."""
+    results, rows = routes.run(options)
+    assert results[route] == "ok"
+    states = [word.removeprefix("modify f ").split(" -> ") for word in _told(rows, route)]
     assert states[0][0] == OLD
-    assert states[-1][1] == "'old\\none\\ntwo\\nthree\\n'"
+    assert states[-1][1] == repr(SHARED[route])
     assert [state[1] for state in states[:-1]] == [state[0] for state in states[1:]]

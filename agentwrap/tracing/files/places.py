@@ -8,6 +8,7 @@ import os
 import stat
 
 from agentwrap.tracing.files.settings import Place
+from agentwrap.tracing.resolve import OWN_LINKS
 
 PATH_MAX = 4096  # bytes with the final zero, linux/limits.h
 MAX_LINKS = 40  # as the kernel counts them, path_resolution(7)
@@ -39,8 +40,8 @@ def _prefix(place: Place) -> bytes:
     return place.host[: -len(place.path)] if place.host.endswith(place.path) else b""
 
 
-def follow(place: Place) -> Place | None:
-    """The place a final symbolic link leads to (it may not exist yet); None for a loop or one we cannot read.
+def follow(place: Place, tid: int) -> Place | None:
+    """The place, for thread `tid`, that a final symbolic link leads to (it may not exist yet); None for a loop or one we cannot read.
 
     Links are resolved inside the process's root, so an absolute target never leads into ours.
     """
@@ -56,6 +57,8 @@ def follow(place: Place) -> Place | None:
             return Place(path, host)
         except OSError:
             return None
+        if target.startswith(OWN_LINKS):
+            target = b"/proc/%d/" % tid + target.split(b"/", 3)[3]  # ours is another one
         parent, name = os.path.split(os.path.join(os.path.dirname(path), target))
         resolved = _canonical(parent, prefix)
         if resolved is None or name in (b"", b".", b".."):

@@ -99,7 +99,7 @@ class FileTracker:
         else:
             status = lstat(place.host)
         if status is not None and stat.S_ISLNK(status.st_mode):
-            target = None if exclusive or flags & os.O_NOFOLLOW else follow(place)
+            target = None if exclusive or flags & os.O_NOFOLLOW else follow(place, who.tid)
             if target is None:
                 return
             place = target
@@ -142,7 +142,7 @@ class FileTracker:
         place = self._steady(place)
         status = lstat(place.host)
         if status is not None and stat.S_ISLNK(status.st_mode):
-            target = follow(place)
+            target = follow(place, who.tid)
             if target is None:
                 return
             place = target
