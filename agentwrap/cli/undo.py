@@ -62,7 +62,7 @@ def command(output: Output, words: tuple[str, ...], apply: bool, everything: boo
         if source.state() == "live":
             raise AgentwrapError("busy", "the run is not over", evidence=str(path), hint="wait for its end")
         trails = undo.replay(source.rows(kinds=undo.KINDS))
-        choice = _Choice(os.fsencode(source.meta.get("cwd", "")), named, everything)
+        choice = _Choice(os.fsencode(source.meta.get("cwd", "")), named, everything, trails)
         bench = Workbench(source)
         steps = undo_steps.plan(trails, choice, bench)
         outcomes = bench.carry_out(steps) if apply else bench.foresee(steps)
@@ -94,9 +94,14 @@ def _file_and_paths(words: Sequence[str]) -> tuple[Path, list[bytes]]:
 
 
 class _Choice:
-    """Which trails are meant; counts the others."""
+    """Which trails are meant; counts the others.
 
-    def __init__(self, cwd: bytes, named: list[bytes], everything: bool) -> None:
+    Caches and version control are left alone, unless the run made the whole of them: half a repository is worse than
+    an old or a new one.
+    """
+
+    def __init__(self, cwd: bytes, named: list[bytes], everything: bool, trails: "Sequence[Trail]") -> None:
+        self._made = {trail.now for trail in trails if trail.was is None and trail.type == "directory"}
         self._roots = named or [cwd]
         self._any_class = bool(named) or everything
         self._anywhere = everything and not named
@@ -106,9 +111,17 @@ class _Choice:
         from agentwrap.evidence.undo import paths_of
 
         inside = self._anywhere or any(_below(path, root) for path in paths_of(trail) for root in self._roots)
-        if inside and (self._any_class or trail.klass in _DEFAULT_CLASSES):
+        if inside and (self._any_class or trail.klass in _DEFAULT_CLASSES or self._wholly_made(trail)):
             return True
         self.left += 1
+        return False
+
+    def _wholly_made(self, trail: "Trail") -> bool:
+        folder = trail.now if trail.was is None and trail.now is not None else b""
+        while folder:
+            if folder in self._made:
+                return True
+            folder = folder.rpartition(b"/")[0]
         return False
 
 

@@ -213,6 +213,15 @@ def symlink_replaced(session: Session, agent: Tracee) -> None:
     agent.write("s", b"a file now")
 
 
+def new_repository(_: Session, agent: Tracee) -> None:
+    agent.mkdir(".git")
+    agent.mkdir(".git/hooks")
+    agent.write(".git/HEAD", b"ref: x")
+    agent.write(".git/hooks/pre-commit", b"#!/bin/sh")
+    agent.mkdir("d/__pycache__")
+    agent.write("d/__pycache__/y.pyc", b"\0" * (2 << 20))
+
+
 def file_becomes_folder(_: Session, agent: Tracee) -> None:
     agent.unlink("a.py")
     agent.mkdir("a.py")
@@ -226,7 +235,7 @@ def secrets(_: Session, agent: Tracee) -> None:
 AGENTS: list[Agent] = [
     edit, edit_by_rename, settled_temporary, delete, edit_then_delete, delete_folder, create, come_and_go, move,
     move_and_edit, edit_and_move, move_over_another, move_folder, move_folder_into_a_new_one, swap,
-    backup_as_vim_does, delete_and_make_anew, modes, mode_and_content, symlink_replaced, file_becomes_folder, secrets,
+    backup_as_vim_does, delete_and_make_anew, modes, mode_and_content, symlink_replaced, new_repository, file_becomes_folder, secrets,
 ]  # fmt: skip
 
 
@@ -454,3 +463,22 @@ def test_a_run_that_goes_on_is_refused(session: Session, capsys: Any, monkeypatc
     monkeypatch.setattr("agentwrap.recording.reader.Reader.state", lambda _: "live")
     assert session.undo("--json") == 2
     assert json.loads(capsys.readouterr().out)["error"]["kind"] == "busy"
+
+
+def test_caches_and_version_control_are_left_alone(session: Session, capsys: Any) -> None:
+    session.file(".git/index", b"1")
+    session.file("node_modules/a.js", b"1")
+    agent = session.agent()
+    agent.write(".git/index", b"2")
+    agent.write(".git/new", b"2")
+    agent.write("node_modules/a.js", b"2")
+    agent.end()
+    session.record()
+    assert session.undo("--apply") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "nothing to undo",
+        "3 paths elsewhere or not work: name them, or `--all`",
+    ]
+    assert session.undo("--all", "--apply") == 1
+    assert "was not kept" in capsys.readouterr().out
+    assert not (session.project / ".git" / "new").exists()
