@@ -345,6 +345,11 @@ class Session:
 
     def run(self, *, started: Callable[[], None] = lambda: None) -> Outcome:
         """Let the child go and stay with it until nothing of the tree is left and the file is closed."""
+        early = signal.sigpending() & {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP}
+        if early:
+            # Ctrl-C before the command began: it would never see the signal, so it does not begin.
+            self._abandon()
+            die_of(min(early))
         threading.Thread(target=self._watch_signals, daemon=True).start()
         self._channel.send(b"G")
         started()

@@ -6,7 +6,10 @@ Runs on the thread that seized the child (ptrace binds to a thread). Ends when n
 import os
 import signal
 from collections.abc import Callable, Mapping
+from resource import struct_rusage
+from typing import Literal
 
+from agentwrap.events import CoverageKind
 from agentwrap.launching.seccomp import Rule, answer
 from agentwrap.tracing import ptrace
 from agentwrap.tracing.files.settings import Who
@@ -17,7 +20,11 @@ from agentwrap.tracing.processes import ProcessTree
 from agentwrap.tracing.stops import StopKind, classify
 from agentwrap.tracing.tracee import Memory
 
-_HOW = {ptrace.EVENT_FORK: "fork", ptrace.EVENT_VFORK: "vfork", ptrace.EVENT_CLONE: "clone"}
+_HOW: dict[int, Literal["fork", "vfork", "clone"]] = {
+    ptrace.EVENT_FORK: "fork",
+    ptrace.EVENT_VFORK: "vfork",
+    ptrace.EVENT_CLONE: "clone",
+}
 _FORWARDABLE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 
 
@@ -37,6 +44,7 @@ class PtraceLoop:
         memory: Memory,
         on_main_end: Callable[[int], None],
         on_main_stop: Callable[[int], None],
+        on_fault: Callable[[CoverageKind, str], None],
         every_call: Mapping[tuple[int, int], Rule] | None = None,
     ) -> None:
         self._tree = tree
@@ -46,6 +54,7 @@ class PtraceLoop:
         self._memory = memory
         self._on_main_end = on_main_end
         self._on_main_stop = on_main_stop
+        self._on_fault = on_fault
         self._rules = every_call
         self._resume = ptrace.resume if every_call is None else ptrace.resume_to_call
         self._early: set[int] = set()
@@ -59,26 +68,34 @@ class PtraceLoop:
                 tid, status, usage = os.wait4(-1, ptrace.WALL)
             except ChildProcessError:
                 return
-            stop = classify(status)
-            match stop.kind:
-                case StopKind.CALL:
-                    self._call(tid)
-                case StopKind.EDGE:
-                    self._edge(tid)
-                case StopKind.GONE:
-                    self._gone(tid, status, usage)
-                case StopKind.SIGNAL:
-                    self._signal(tid, stop.value)
-                case StopKind.CHILD:
-                    self._child(tid, stop.value)
-                case StopKind.BEGIN:
-                    self._begin(tid)
-                case StopKind.EXEC:
-                    self._exec(tid)
-                case StopKind.GROUP:
-                    self._group_stop(tid, stop.value)
-                case StopKind.OTHER:
-                    self._resume(tid)
+            try:
+                self._take(tid, status, usage)
+            except Exception as error:
+                # A fault of ours must not end the agent, which it would with the tracer (PTRACE_O_EXITKILL).
+                self._on_fault("process", f"task {tid}, status {status:#x}: {error!r}")
+                self._resume(tid)
+
+    def _take(self, tid: int, status: int, usage: struct_rusage) -> None:
+        stop = classify(status)
+        match stop.kind:
+            case StopKind.CALL:
+                self._call(tid)
+            case StopKind.EDGE:
+                self._edge(tid)
+            case StopKind.GONE:
+                self._gone(tid, status, usage)
+            case StopKind.SIGNAL:
+                self._signal(tid, stop.value)
+            case StopKind.CHILD:
+                self._child(tid, stop.value)
+            case StopKind.BEGIN:
+                self._begin(tid)
+            case StopKind.EXEC:
+                self._exec(tid)
+            case StopKind.GROUP:
+                self._group_stop(tid, stop.value)
+            case StopKind.OTHER:
+                self._resume(tid)
 
     def _call(self, tid: int) -> None:
         call = ptrace.syscall_info(tid)
@@ -122,7 +139,7 @@ class PtraceLoop:
                 self._tree.start_thread(new, parent)
             else:
                 process = self._tree.start(new, parent)
-                self._lifecycle.started(process, _HOW[event], parent.pid)  # type: ignore[arg-type]
+                self._lifecycle.started(process, _HOW[event], parent.pid)
             if new in self._early:
                 self._early.discard(new)
                 self._resume(new)
@@ -149,7 +166,7 @@ class PtraceLoop:
             self.main_stopped = True
             self._on_main_stop(number)
 
-    def _gone(self, tid: int, status: int, usage: object) -> None:
+    def _gone(self, tid: int, status: int, usage: struct_rusage) -> None:
         self._early.discard(tid)
         self._memory.forget(tid)
         process = self._tree.tasks.get(tid)
@@ -161,13 +178,12 @@ class PtraceLoop:
         main = ended is self._tree.root
         if main:
             self._on_main_end(status)
-        rusage = usage  # resource.struct_rusage
         self._lifecycle.ended(
             ended,
             status,
             Usage(
-                int(rusage.ru_utime * 1e9),  # type: ignore[attr-defined]
-                int(rusage.ru_stime * 1e9),  # type: ignore[attr-defined]
-                rusage.ru_maxrss * 1024,  # type: ignore[attr-defined]
+                int(usage.ru_utime * 1e9),
+                int(usage.ru_stime * 1e9),
+                usage.ru_maxrss * 1024,
             ),
         )

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
-from agentwrap.events import Gap
+from agentwrap.events import CoverageKind, Gap
 from agentwrap.launching import child
 from agentwrap.launching.child import ChildPlan, Launched
 from agentwrap.tracing import noise, notify, ptrace
@@ -45,6 +45,8 @@ _FOUND_LOOK_S = 0.05
 _IDLE_S = 0.5
 _DUPLICATE_WINDOW_S = 0.03
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_DUMPABLE = 1, 36, 4
+_MAX_FAULTS = 100
+_EXECS = {key: name for key, name in watched.names().items() if name in ("execve", "execveat")}
 MODE_NAMES = {
     child.MODE_NOTIFY: "notify",
     child.MODE_TRACE: "trace",
@@ -100,7 +102,7 @@ class Tracer:
         classify = noise.Classifier(settings.cwd, settings.home, settings.temporary, settings.agent_folders)
         self._files = FileTracker(self._sender.put, settings.files, self._now, classify)
         self._ending_since: float | None = None
-        self._killed = False
+        self._faults = 0
         self._ended_by_us: set[str] = set()
         self._over = threading.Event()
         self._loop: PtraceLoop | None = None
@@ -169,6 +171,7 @@ class Tracer:
                 self._memory,
                 self._main_ended,
                 self._main_stopped,
+                self._fault,
                 watched.by_call(reads=self._settings.files.reads) if launched.mode == child.MODE_EVERY_CALL else None,
             )
         else:
@@ -203,8 +206,7 @@ class Tracer:
                 continue  # closed: then the agent has none either
 
     def _answer_calls(self, listener: notify.Listener, observer: Observer) -> None:
-        execs = {key: name for key, name in watched.names().items() if name in ("execve", "execveat")}
-        found, tasks, waiting = self._found, self._tree.tasks, self._sender.waiting
+        waiting = self._sender.waiting
         while not self._over.is_set():
             try:
                 request = listener.receive()
@@ -214,19 +216,44 @@ class Tracer:
             if request is None:
                 continue
             request_id, tid, _flags, number, arch, _pointer, *arguments = request
-            process = tasks.get(tid) if found is None else found.find(tid)
-            refusal = 0
-            if process is not None:
-                if found is not None:
-                    refusal = self._call_found(found, observer, process, tid, arch, number, tuple(arguments), execs)
-                else:
-                    refusal = observer.call(process, tid, arch, number, tuple(arguments))
-                if not waiting.is_set():
-                    waiting.set()
+            try:
+                refusal = self._judge_call(observer, tid, arch, number, tuple(arguments))
+            except Exception as error:
+                # Every call must be answered: an agent that hangs for a fault of ours is worse than a gap.
+                refusal = 0
+                self._fault("file-write", f"call {number} of thread {tid}: {error!r}")
+            if not waiting.is_set():
+                waiting.set()
             if refusal:
                 listener.refuse(request_id, refusal)
             else:
                 listener.proceed(request_id)
+
+    def _judge_call(self, observer: Observer, tid: int, arch: int, number: int, arguments: tuple[int, ...]) -> int:
+        found = self._found
+        if found is None:
+            process = self._tree.tasks.get(tid)
+            return observer.call(process, tid, arch, number, arguments) if process is not None else 0
+        process = found.find(tid)
+        return self._call_found(found, observer, process, tid, arch, number, arguments) if process is not None else 0
+
+    def _fault(self, what: CoverageKind, detail: str) -> None:
+        """A fault of ours: a gap, at most a few of them."""
+        self._faults += 1
+        if self._faults > _MAX_FAULTS:
+            return
+        now = self._now()
+        self._sender.put(
+            Gap(
+                at_ns=now,
+                what=what,
+                cause="internal-fault",
+                could_hide="what happened at this moment: agentwrap failed while looking at it",
+                from_ns=now,
+                to_ns=now,
+                detail=detail.encode("utf-8", "backslashreplace"),
+            )
+        )
 
     def _call_found(
         self,
@@ -237,12 +264,11 @@ class Tracer:
         arch: int,
         number: int,
         arguments: tuple[int, ...],
-        execs: dict[tuple[int, int], str],
     ) -> int:
         found.confirm(process)
         if not process.foreign and process.once("view"):
             process.foreign = sees_other_files(process.pid, self._view)
-        name = execs.get((arch, number))
+        name = _EXECS.get((arch, number))
         if name is None:
             return observer.call(process, tid, arch, number, arguments)
         try:
@@ -299,12 +325,18 @@ class Tracer:
             now = time.monotonic()
             if now - last_look >= _LOOK_S:
                 last_look = now
-                if self._found is not None:
-                    self._found.poll()
-                self._files.sweep()
-                if self._ending_since is not None:
-                    self._end_the_rest(lifecycle, now - self._ending_since)
+                try:
+                    self._look(lifecycle, now)
+                except Exception as error:
+                    self._fault("file-write", f"looking at files: {error!r}")
             self._flush()
+
+    def _look(self, lifecycle: Lifecycle, now: float) -> None:
+        if self._found is not None:
+            self._found.poll()
+        self._files.sweep()
+        if self._ending_since is not None:
+            self._end_the_rest(lifecycle, now - self._ending_since)
 
     def _patience_s(self) -> float:
         if self._files.pending or self._ending_since is not None:
