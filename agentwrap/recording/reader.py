@@ -89,6 +89,9 @@ class Reader:
                 fields = _decode(data)
             except (msgspec.DecodeError, TypeError) as error:
                 raise damaged(self.path, error, f"event {seq}") from error
+            # SQLite holds any type in any column: a file made by hand must not surprise those who read rows.
+            if not _shaped((at_ns, pid or 0), (kind, span or "", subject or "", verdict or ""), fields):
+                raise damaged(self.path, ValueError("a column of another type"), f"event {seq}")
             yield Row(seq, at_ns, kind, span or "", pid or 0, subject or "", verdict or "", fields)
 
     def spans(self) -> dict[str, SpanRow]:
@@ -104,9 +107,13 @@ class Reader:
     def _span(self, row: tuple[Any, ...]) -> SpanRow:
         span_id, parent, kind, name, start_ns, end_ns, status, data = row
         try:
-            return SpanRow(span_id, parent, kind, name or "", start_ns or 0, end_ns, status, _decode(data or "{}"))
+            fields = _decode(data or "{}")
         except (msgspec.DecodeError, TypeError) as error:
             raise damaged(self.path, error, f"span {span_id}") from error
+        words = (span_id, parent or "", kind, name or "", status or "")
+        if not _shaped((start_ns or 0, end_ns or 0), words, fields):
+            raise damaged(self.path, ValueError("a column of another type"), f"span {span_id}")
+        return SpanRow(span_id, parent, kind, name or "", start_ns or 0, end_ns, status, fields)
 
     def blob(self, sha256_hex: str) -> bytes | None:
         """The stored bytes with this SHA-256, or None where they were not kept."""
@@ -145,6 +152,11 @@ class Reader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _shaped(numbers: tuple[Any, ...], words: tuple[Any, ...], fields: Any) -> bool:
+    """Whether columns have the types the schema says."""
+    return {*map(type, numbers)} == {int} and {*map(type, words)} == {str} and type(fields) is dict
 
 
 def damaged(path: Path, error: Exception, where: str = "") -> AgentwrapError:

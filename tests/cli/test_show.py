@@ -186,3 +186,39 @@ def test_shape_only_shows_no_content(tmp_path: Path, capsys: Capture) -> None:
         told = shown(capsys, path, view)
         assert "billing" not in told
         assert "back off" not in told
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "update event set at_ns = 'soon' where seq = 9",
+        "update event set data = '[]' where seq = 9",
+        "update event set data = x'ff' where seq = 9",
+        "update event set data = '{' where seq = 9",
+        "update event set subject = x'ff00' where seq = 9",
+        "update event set kind = x'ff' where seq = 9",
+        "update span set name = x'ff' where id = 'p1'",
+        "update span set data = '3' where id = 'p1'",
+        "drop table span",
+        "drop table event",
+    ],
+)
+@pytest.mark.parametrize("command", ["show --all", "tail --all"])
+def test_a_file_changed_by_hand_is_one_clear_error(recording: Path, capsys: Capture, change: str, command: str) -> None:
+    connection = sqlite3.connect(recording)
+    connection.execute(change)
+    connection.commit()
+    connection.close()
+    assert run([*command.split(), str(recording)]) == 2
+    assert capsys.readouterr().err.startswith("error: the recording is damaged")
+
+
+@pytest.mark.parametrize("where", [3, 40, 150, 4096, 8192 + 8, 20_000])
+def test_bytes_changed_by_hand_never_end_in_a_fault(recording: Path, capsys: Capture, where: int) -> None:
+    content = bytearray(recording.read_bytes())
+    for offset in range(where, min(where + 600, len(content)), 7):
+        content[offset] ^= 0x5A
+    recording.write_bytes(content)
+    for view in ("--all", "--tree", "--files", "--diff", "--gaps", "--json"):
+        assert run(["show", str(recording), view]) in (0, 2)
+        assert "internal fault" not in capsys.readouterr().err

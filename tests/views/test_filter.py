@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from agentwrap.events import (
     AnyEvent,
     DnsServer,
+    FileClass,
     FileEdit,
     FileState,
     NetConnect,
@@ -18,7 +19,7 @@ from agentwrap.events import (
 )
 from agentwrap.views import filter as language
 from agentwrap.views.filter import FilterError, parse
-from agentwrap.views.filter_keys import KEYS, KINDS
+from agentwrap.views.filter_keys import FILE_CLASSES, KEYS, KINDS
 
 SECOND = 10**9
 NOTHING = FileState(type="absent")
@@ -168,6 +169,7 @@ def test_data_of_any_shape_is_judged_without_a_fault(data: object) -> None:
 
 
 def test_the_kinds_are_those_of_the_vocabulary() -> None:
+    assert sorted(FILE_CLASSES) == sorted(typing.get_args(FileClass))
     assert sorted(KINDS) == sorted(event.__struct_config__.tag for event in typing.get_args(AnyEvent))
 
 
