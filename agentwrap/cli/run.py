@@ -188,6 +188,10 @@ def command(
     )
     session = Session(options)
     mode = session.prepare()
+    try:
+        places.note_latest(os.environ, options.output)
+    except OSError:
+        pass  # readers then look for the newest file in the default folder
     follower = None
     if not quiet:
         output.note([("agentwrap ", "dim"), (f"recording to {options.output}", ""), (_mode_words(mode), "dim")])

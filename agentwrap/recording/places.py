@@ -3,6 +3,7 @@
 Knows the XDG base directories (Base Directory Specification 0.8: a relative value counts as unset). Creates nothing.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,8 +44,27 @@ def recording_name(command: str, started: str, run_id: str) -> str:
     return f"{stem.lstrip('.-')[:40] or 'run'}-{started}-{run_id[:4]}{SUFFIX}"
 
 
+def note_latest(env: Mapping[str, str], path: Path) -> None:
+    """Remember where the newest recording is, for readers that are given no file: it may lie anywhere (`-o`).
+
+    Raises OSError; a run goes on without.
+    """
+    folder = state_dir(env)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = folder / f".latest-{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(path.absolute())
+    fresh.replace(folder / "latest")
+
+
 def latest_recording(env: Mapping[str, str]) -> Path | None:
-    """The recording begun last in the default folder, or None. A file being written counts."""
+    """The recording begun last: the one noted, else the newest in the default folder, or None. Live ones count."""
+    noted = state_dir(env) / "latest"
+    try:
+        if noted.is_file():
+            return noted.readlink()
+    except OSError:
+        pass  # a state folder that is not ours to read
     try:
         found = [p for p in recordings_dir(env).iterdir() if p.name.endswith(SUFFIX)]
     except OSError:
