@@ -31,7 +31,8 @@ CACHE_FOLDERS: Final = frozenset(
     )
 )
 
-_SANDBOX_ROOTS: Final = (b"/newroot/", b"/oldroot/")
+_SANDBOX_ROOTS: Final = (b"/newroot", b"/oldroot", b"/tmp/newroot", b"/tmp/oldroot")
+_SANDBOX_ROOTS_BELOW: Final = tuple(root + b"/" for root in _SANDBOX_ROOTS)
 """Where bubblewrap builds the new root of a sandbox."""
 
 _SYSTEM: Final = (b"/proc", b"/sys", b"/run", b"/var/run", b"/newroot", b"/oldroot")
@@ -83,7 +84,12 @@ _TEMPORARY_AGENT_PREFIXES: Final = (b"claude-", b"codex-", b"opencode-", b"gemin
 _GIT_WORK: Final = frozenset((b"hooks", b"config", b"config.worktree"))
 """Parts of `.git` that decide what runs later."""
 
+_ODD_NAMES: Final = VERSION_CONTROL | CACHE_FOLDERS
+
 _CACHED_FOLDERS: Final = 8192
+
+_Folder = tuple[FileClass, frozenset[bytes], tuple[bytes, ...]]
+"""Of a folder: the class of what is in it, and names and beginnings of names that may be of another class."""
 
 
 class Classifier:
@@ -106,34 +112,40 @@ class Classifier:
         self._places += [(name, "cache") for name in _CACHES]
         self._places += [(name, "system") for name in _SYSTEM]
         self._places.append((b"/dev", "device"))
-        self._mixed = {place.rpartition(b"/")[0] for place, _ in self._places} | {self._home, *self._temporary}
-        self._folders: dict[bytes, FileClass | None] = {}
+        self._odd_names: dict[bytes, set[bytes]] = {}
+        for place in (*(place for place, _ in self._places), self._cwd, *_SANDBOX_ROOTS):
+            folder, _, name = place.rpartition(b"/")
+            self._odd_names.setdefault(folder, set()).add(name)
+        self._folders: dict[bytes, _Folder] = {}
 
     def __call__(self, path: bytes) -> FileClass:
         """The class of an absolute path."""
         folder, _, name = path.rpartition(b"/")
         try:
-            known = self._folders[folder]
+            plain, odd, prefixes = self._folders[folder]
         except KeyError:
-            known = self._remember(folder)
-        if known is None or name in CACHE_FOLDERS or name in VERSION_CONTROL:
+            plain, odd, prefixes = self._remember(folder)
+        if name in odd or name.startswith(prefixes):
             return self._classify(path)
-        return known
+        return plain
 
-    def _remember(self, folder: bytes) -> FileClass | None:
-        """The class of everything in `folder`, None where names inside differ."""
-        known: FileClass | None = None
-        if folder not in self._mixed and folder.rpartition(b"/")[2] not in VERSION_CONTROL and folder != self._cwd:
-            known = self._classify(folder + b"/x")
-            if known == "version-control" and (b"/modules/" in folder or b"/worktrees/" in folder):
-                known = None
+    def _remember(self, folder: bytes) -> "_Folder":
+        """The class of what is in `folder`, and which names in it need a closer look."""
+        odd = _ODD_NAMES | self._odd_names.get(folder, set())
+        if not VERSION_CONTROL.isdisjoint(folder.split(b"/")):
+            odd |= _GIT_WORK
+        prefixes: tuple[bytes, ...] = ()
+        if folder in self._temporary:
+            prefixes += _TEMPORARY_AGENT_PREFIXES
+        if folder == self._home:
+            prefixes += _HOME_AGENT_PREFIXES
         if len(self._folders) >= _CACHED_FOLDERS:
             self._folders.clear()
-        self._folders[folder] = known
-        return known
+        found = self._folders[folder] = (self._classify(folder + b"/\0"), odd, prefixes)  # no name has a NUL
+        return found
 
     def _classify(self, path: bytes) -> FileClass:
-        if path.startswith(_SANDBOX_ROOTS):
+        if path.startswith(_SANDBOX_ROOTS_BELOW) or path in _SANDBOX_ROOTS:
             return "system"  # before what names inside it say: an empty .git/config is made there to mount on
         own = _below(path, self._cwd)
         nested = _by_components(path[len(self._cwd) :] if own else path)

@@ -74,6 +74,9 @@ AT_HOME = Classifier(CWD, b"/home/ann", b"/home/ann/tmp/")
         (b"/sys/kernel/debug/tracing/trace_marker", "system"),
         (b"/run/user/1000/x", "system"),
         (b"/newroot/dev/shm", "system"),
+        (b"/newroot", "system"),
+        (b"/tmp/newroot", "system"),
+        (b"/tmp/newroot/x", "system"),
     ],
 )
 def test_classes(path: bytes, klass: str) -> None:
@@ -112,6 +115,15 @@ def test_started_at_the_root_of_the_file_system() -> None:
 def test_folders_named_by_the_environment() -> None:
     classify = Classifier(CWD, b"/home/ann", b"", [b"/srv/claude-config/"])
     assert classify(b"/srv/claude-config/projects/x") == "agent-state"
+
+
+_PARTS = [b"a", b".git", b"hooks", b"config", b"modules", b"node_modules", b".claude", b".claude.json", b"claude-1"]
+
+
+@given(st.sampled_from([b"", b"/tmp", b"/home/ann", CWD, b"/dev"]), st.lists(st.sampled_from(_PARTS), max_size=5))
+def test_what_is_remembered_of_a_folder_is_what_a_closer_look_says(root: bytes, parts: list[bytes]) -> None:
+    path = b"/".join([root, *parts]) or b"/"
+    assert AT_HOME(path) == AT_HOME._classify(path)
 
 
 @given(st.binary(max_size=60))
