@@ -25,7 +25,6 @@ from agentwrap.events import CoverageKind, Gap
 from agentwrap.launching import child
 from agentwrap.launching.child import ChildPlan, Launched
 from agentwrap.tracing import noise, notify, ptrace
-from agentwrap.tracing.descendants import descendants
 from agentwrap.tracing.files.settings import FileSettings, Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.found import FoundTree
@@ -355,6 +354,8 @@ class Tracer:
             return
         kill = elapsed_s >= self._settings.linger_s + self._settings.grace_s
         if self._found is not None:
+            from agentwrap.tracing.descendants import descendants
+
             for pid in descendants(os.getpid()):
                 self._found.find(pid)
         for process in self._tree.processes():
@@ -395,7 +396,11 @@ class Tracer:
 
     def _supervisor_died(self) -> NoReturn:
         """Without a supervisor nothing is recorded: the tree ends, too."""
-        # With ptrace our own end would do (PTRACE_O_EXITKILL); without it, what is killed may just have forked.
+        # With ptrace our own end does it (PTRACE_O_EXITKILL). Without it, what is killed may just have forked.
+        if self._found is None:
+            os._exit(125)
+        from agentwrap.tracing.descendants import descendants
+
         while left := descendants(os.getpid()):
             for pid in left:
                 try:
