@@ -37,8 +37,8 @@ def forms(secret: str) -> list[bytes]:
     raw = secret.encode()
     found = [raw, json.dumps(secret)[1:-1].encode(), urllib.parse.quote(secret, safe="").encode()]
     for before in range(3):
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            found.append(encode(b"::"[:before] + raw))
+        text = base64.b64encode(b"::"[:before] + raw)
+        found += [text, text.translate(bytes.maketrans(b"+/", b"-_"))]
     return found
 
 
@@ -51,8 +51,18 @@ def plant(recorder: Recorder) -> None:
     user = {"uid": 0, "gid": 0}
     environment = ((b"PATH", b"/bin"), (b"DB_PASSWORD", IN_ENVIRONMENT.encode()), (b"NOTE", FOUND.encode()))
     command = (b"agent", *(b"--x=" + form for form in forms(IN_ENVIRONMENT)), FOUND.encode())
-    recorder.add(RunStart(at_ns=0, command=command, cwd=b"/" + FOUND.encode(), environment=environment, mode="x", **user,
-                          options=(("output", f"/tmp/{FOUND}"),)))  # fmt: skip
+    recorder.add(
+        RunStart(
+            at_ns=0,
+            command=command,
+            cwd=b"/" + FOUND.encode(),
+            environment=environment,
+            mode="x",
+            uid=0,
+            gid=0,
+            options=(("output", f"/tmp/{FOUND}"),),
+        )
+    )
     recorder.secrets(Secrets(values=((b"LATER_TOKEN", LATER.encode()),)))
     recorder.add(ProcessStart(at_ns=1, span="p1", pid=2, parent="run", how="fork", comm=LATER.encode()))
     for number, form in enumerate(f for secret in (IN_ENVIRONMENT, LATER, FOUND) for f in forms(secret)):
