@@ -138,9 +138,25 @@ class Output:
             for content in contents:
                 self.line(content)
 
-    def document(self, value: object) -> None:
-        """Print one JSON document (`--json`); ASCII only, so it is safe on a terminal too."""
-        self._sink.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+    def document(self, value: Mapping[str, object]) -> None:
+        """Print one JSON document (`--json`); ASCII only, so it is safe on a terminal too.
+
+        A member that is an iterator is printed as a list, item by item, so that it may be of any length.
+        """
+        separator = "{\n"
+        for name, member in value.items():
+            self._sink.write(f"{separator}  {json.dumps(name)}: ")
+            separator = ",\n"
+            if not isinstance(member, Iterator):
+                self._sink.write(json.dumps(member, indent=2, ensure_ascii=True).replace("\n", "\n  "))
+                continue
+            before = "[\n"
+            with _closed(member):
+                for item in member:
+                    self._sink.write(f"{before}    {json.dumps(item, ensure_ascii=True)}")
+                    before = ",\n"
+            self._sink.write("[]" if before == "[\n" else "\n  ]")
+        self._sink.write("\n}\n" if value else "{}\n")
 
     def record(self, value: object) -> None:
         """Print one JSON object on one line."""

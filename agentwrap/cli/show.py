@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,10 +71,7 @@ def command(
     with reading.open_recording(path) as source:
         judged = check.check(source, requirements) if requirements is not None else None
         if output.json:
-            document = document_of(source, wish)
-            if judged is not None:
-                document["check"] = judged.document()
-            output.document(document)
+            output.document(document_of(source, wish, judged))
         else:
             with output.paged():
                 output.lines(lines_of(source, wish, output.columns()))
@@ -256,20 +254,19 @@ _WANTED: dict[str, Callable[[Row], bool]] = {
 }
 
 
-def document_of(source: "Reader", wish: Wish) -> dict[str, Any]:
-    """The JSON document: the run, its events (those the view is about), its coverage and gaps."""
+def document_of(source: "Reader", wish: Wish, judged: check.Report | None) -> dict[str, Any]:
+    """The JSON document: the run, its coverage and gaps, its spans, and (streamed) the events the view is about."""
     from agentwrap.export.jsonl import event_object, span_object
 
     started_ns = summary.started_at(source.meta)
-    wanted = _WANTED.get(wish.view, lambda _row: True)
-    rows = filter(wanted, _rows(source, wish))
-    events = [event_object(row, started_ns) for _, row in zip(range(wish.limit or 2**62), rows, strict=False)]
-    return {
+    rows = filter(_WANTED.get(wish.view, lambda _row: True), _rows(source, wish))
+    document: dict[str, Any] = {
         "schema": 1,
         "meta": dict(source.meta),
         "state": source.state(),
-        "spans": [span_object(span) for span in source.spans().values()],
-        "events": events,
         "coverage": [msgspec.structs.asdict(statement) for statement in check.statements(source)],
         "gaps": [msgspec.structs.asdict(hole) for hole in check.holes(source)],
+        "spans": [span_object(span) for span in source.spans().values()],
+        "events": (event_object(row, started_ns) for row in islice(rows, wish.limit)),
     }
+    return document if judged is None else {"check": judged.document(), **document}

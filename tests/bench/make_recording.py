@@ -59,7 +59,7 @@ def events(wanted: int) -> Iterator[AnyEvent]:
                 after=after, klass=klass,  # type: ignore[arg-type]
             )  # fmt: skip
         yield NetConnect(at_ns=at_ns + 6, span=span, pid=pid, family="unix", transport="stream", path=b"/run/x")
-        yield ProcessExit(at_ns=at_ns + 7, span=span, pid=pid, status=number % 50 == 0)
+        yield ProcessExit(at_ns=at_ns + 7, span=span, pid=pid, status=int(number % 50 == 0))
         made += 7
     yield ProcessExit(at_ns=number * MS + 100, span="p1", pid=100, status=0)
     yield RunEnd(at_ns=number * MS + 200, status=0)

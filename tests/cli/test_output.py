@@ -1,4 +1,5 @@
 import io
+import json
 import os
 import subprocess
 import sys
@@ -81,6 +82,15 @@ def test_json_is_ascii() -> None:
     output.record({"a": "\u202e\x9b"})
     assert out.getvalue().isascii()
     assert "\x1b" not in out.getvalue()
+
+
+def test_a_document_may_hold_lists_of_any_length() -> None:
+    output, out, _ = made()
+    output.document({"a": [1, {"b": []}], "none": iter(()), "many": iter([{"x": 1}, "y"])})
+    assert json.loads(out.getvalue()) == {"a": [1, {"b": []}], "none": [], "many": [{"x": 1}, "y"]}
+    output, out, _ = made()
+    output.document({})
+    assert json.loads(out.getvalue()) == {}
 
 
 def test_without_a_terminal_nothing_is_cut() -> None:
