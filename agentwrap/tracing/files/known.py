@@ -10,8 +10,8 @@ from agentwrap.events.file import FileClass, FileState
 from agentwrap.tracing.files.settings import Place
 from agentwrap.tracing.files.snapshot import Key
 
-MAX_KNOWN = 200_000
-"""Paths remembered; older ones are forgotten with a gap. About 600 bytes each."""
+MAX_KNOWN = 60_000
+"""Paths remembered, about 840 bytes each; older ones are forgotten, with a gap if their contents were kept."""
 
 
 class Known:
@@ -119,11 +119,11 @@ class KnownPaths:
 
     def _forget_one(self) -> None:
         folder, names = next(iter(self._folders.items()))
-        del names[next(iter(names))]
+        known = names.pop(next(iter(names)))
         if not names:
             del self._folders[folder]
         self._count -= 1
-        self.forgotten += 1
+        self.forgotten += known.klass in ("work", "temporary")
 
 
 def rebased(path: bytes, old: bytes, new: bytes) -> bytes:
