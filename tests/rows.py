@@ -65,7 +65,8 @@ class Rows:
                 if data["change"] == "xattr":
                     return f"xattr {name} {data['xattr']}"
                 if data["change"] == "owner":
-                    return f"owner {name} {tuple(data.get('before_owner', (0, 0)))} -> {tuple(data.get('after_owner', (0, 0)))}"
+                    old, new = (tuple(data.get(key, (0, 0))) for key in ("before_owner", "after_owner"))
+                    return f"owner {name} {old} -> {new}"
                 return f"mode {name} {data['before']:o} -> {data['after']:o}"
             case "file.link":
                 return f"{data['link']} {name} {self._name(event, 'target')}"
@@ -88,7 +89,7 @@ class Rows:
         out: dict[str, dict[str, Any]] = {}
         for event in self.events:
             if event.kind == "process.start":
-                out[event.span] = {"span": event.span, "pid": event.pid, "argv": [], "exit": None, "denied": [], **event.data}
+                out[event.span] = {"span": event.span, "pid": event.pid, "argv": [], "exit": None, **event.data}
             elif event.kind == "process.exec":
                 out[event.span]["argv"].append(tuple(raw(word) for word in event.data["argv"]))
                 out[event.span]["exec"] = event.data

@@ -1,5 +1,6 @@
 """One reported call, from numbers to the handler that knows it. The same for notifications and for ptrace stops."""
 
+import errno
 from collections.abc import Callable
 
 from agentwrap.events import CoverageKind, Gap, Sink
@@ -13,6 +14,12 @@ from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory, refused
 
 Arguments = tuple[int, ...]
+_FAILS_BY_ITSELF = frozenset(
+    (
+        *(None, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL),
+        *(errno.EFAULT, errno.EIO, errno.ESRCH, errno.EBADF),
+    )
+)
 
 
 class Observer:
@@ -58,6 +65,8 @@ class Observer:
             # A path that does not exist, a bad pointer, a task that died: the call fails by itself, nothing is missed.
             if refused(error):
                 self._unreadable(process, name, error)
+            elif error.errno not in _FAILS_BY_ITSELF:
+                self._unresolved(process, name, error)
         except Exception as error:
             # A fault of ours must neither hang the agent nor pass for silence.
             self._fault(process, name, error)
@@ -68,6 +77,12 @@ class Observer:
             self.network.refused(process, name, error)
         elif process.once("unreadable"):
             self._gap(process, "file-write", "not-dumpable", "which files this process changes", f"{name}: {error}")
+
+    def _unresolved(self, process: Process, name: str, error: OSError) -> None:
+        """What the process could do and we could not: mostly a directory whose path is longer than readlink gives."""
+        cause = "path-too-long" if error.errno == errno.ENAMETOOLONG else "lookup"
+        if process.once(cause):
+            self._gap(process, "file-write", cause, "which files this process changes there", f"{name}: {error}")
 
     def _fault(self, process: Process, name: str, error: Exception) -> None:
         if process.once("fault " + name):

@@ -11,6 +11,7 @@ import stat
 
 _O_PATH = os.O_PATH | os.O_CLOEXEC
 _MAX_LINKS = 40
+_NAME_MAX = 255
 _PROC_SUPER_MAGIC = 0x9FA0  # linux/magic.h
 _PROC_ROOT_INODE = 1
 _libc = ctypes.PyDLL(None, use_errno=True)
@@ -26,7 +27,7 @@ def is_own(path: bytes) -> bool:
     if not path.startswith(OWN_DIRECTORY):
         return False
     own = b"/proc/%d" % os.getpid()
-    return path == OWN_DIRECTORY or path == own or path.startswith(own + b"/")
+    return path in (OWN_DIRECTORY, own) or path.startswith(own + b"/")
 
 
 def _in_procfs(descriptor: int) -> bool:
@@ -62,6 +63,8 @@ class _Walk:
         if part == b"..":
             self._up()
             return []
+        if len(part) > _NAME_MAX:
+            raise FileNotFoundError  # the call itself fails for the same reason
         found = os.open(part, _O_PATH | os.O_NOFOLLOW, dir_fd=self.at)
         if not stat.S_ISLNK(os.fstat(found).st_mode):
             self._go(found)

@@ -14,7 +14,9 @@ from agentwrap.tracing.resolve import OWN_LINKS, is_own, walk
 
 AT_FDCWD = -100
 PATH_MAX = 4096
+_BASE_BYTES = 32  # of /proc/TID/fd/N/
 _MEMORY_DESCRIPTORS = 192
+_HIGHEST_ADDRESS = (1 << 63) - 1  # what pread(2) takes for an offset; no user address is higher
 _O_PATH = os.O_PATH | os.O_CLOEXEC
 _DESCRIPTOR = re.compile(rb"/proc/(\d+)/(?:task/\d+/)?fd/(\d+)")
 
@@ -61,16 +63,17 @@ class Memory:
             os.close(descriptor)
 
     def read(self, tid: int, address: int, size: int) -> bytes:
-        """Up to `size` bytes at `address`; shorter at the end of a mapping. Raises OSError (EIO: not mapped)."""
+        """Up to `size` bytes at `address`; shorter at the end of a mapping. Raises OSError (EIO, EFAULT: unmapped)."""
+        if address > _HIGHEST_ADDRESS:
+            raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
         return os.pread(self._descriptor(tid), size, address)
 
     def string(self, tid: int, address: int, limit: int = PATH_MAX) -> bytes:
         """The C string at `address`, cut at `limit`. Raises OSError."""
-        descriptor = self._descriptor(tid)
-        data = os.pread(descriptor, 256, address)
+        data = self.read(tid, address, 256)
         end = data.find(0)
         if end < 0 and len(data) == 256:
-            data = os.pread(descriptor, limit, address)
+            data = self.read(tid, address, limit)
             end = data.find(0)
         return data[:end] if end >= 0 else data
 
@@ -87,7 +90,7 @@ def _told(descriptor: int) -> tuple[bytes, tuple[int, int]]:
 
 def _canonical_directory(tid: int, base: bytes, head: bytes, *, foreign: bool) -> tuple[bytes, tuple[int, int]]:
     """Path and identity of the directory `head` below `base` (`/proc/TID/cwd`, ...; `root` for an absolute path)."""
-    if not foreign:
+    if not foreign and len(head) < PATH_MAX - _BASE_BYTES:
         descriptor = os.open((base + b"/" + head) if base != b"root" else b"/" + head, _O_PATH)
         try:
             found = _told(descriptor)

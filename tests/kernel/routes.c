@@ -193,7 +193,7 @@ ROUTE(failures) {
     FAIL(unlink("absent"), ENOENT); FAIL(mkdir("f", 0755), EEXIST); FAIL(rmdir("f"), ENOTDIR); FAIL(rmdir(".."), ENOTEMPTY);
     FAIL(opened("..", O_WRONLY), EISDIR); FAIL(link("f", "g"), EEXIST); FAIL(rename("absent", "f"), ENOENT);
     FAIL(symlink("f", "g"), EEXIST); FAIL(truncate("..", 0), EISDIR); FAIL(opened("f", O_WRONLY | O_CREAT | O_EXCL), EEXIST);
-    FAIL(chmod("absent", 0600), ENOENT); FAIL(unlink((char *)1), EFAULT); FAIL(opened("f/x", O_WRONLY | O_CREAT), ENOTDIR);
+    FAIL(chmod("absent", 0600), ENOENT); FAIL(unlink((char *)1), EFAULT); FAIL(unlink((char *)-2), EFAULT); FAIL(opened("f/x", O_WRONLY | O_CREAT), ENOTDIR);
     FAIL(mknod("f", S_IFIFO | 0600, 0), EEXIST); FAIL(truncate("f", -1), EINVAL); FAIL(unlink(""), ENOENT);
     FAIL(opened("", O_WRONLY | O_CREAT), ENOENT); FAIL(openat(99, "f", O_WRONLY | O_TRUNC), EBADF);
     FAIL(opened("/proc/self/fd/99", O_WRONLY | O_TRUNC), ENOENT); FAIL(fchmod(99, 0600), EBADF);

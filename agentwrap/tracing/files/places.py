@@ -41,7 +41,7 @@ def _prefix(place: Place) -> bytes:
 
 
 def follow(place: Place, tid: int) -> Place | None:
-    """The place, for thread `tid`, that a final symbolic link leads to (it may not exist yet); None for a loop or one we cannot read.
+    """The place a final symbolic link of thread `tid` leads to (it may not exist yet); None for a loop, or unreadable.
 
     Links are resolved inside the process's root, so an absolute target never leads into ours.
     """
