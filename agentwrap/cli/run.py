@@ -1,12 +1,11 @@
 """`agentwrap run`: wrap a command. Options in, one session, the command's own exit status out."""
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +14,8 @@ from agentwrap.errors import EXIT_FAILED, AgentwrapError
 
 if TYPE_CHECKING:
     import subprocess
+
+    from agentwrap.session import RunOptions
 
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -129,30 +130,7 @@ def _output_path(given: str | None, command: str, run_id: str) -> Path:
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND [ARGS]...")
 @pass_output
-def command(
-    output: Output,
-    output_file: str | None,
-    additions: tuple[str, ...],
-    directory: str | None,
-    timeout: float | None,
-    reads: bool,
-    require: str,
-    best_effort: bool,
-    debuggable: bool,
-    follow: Literal["auto", "notify", "trace", "calls"],
-    shape_only: bool,
-    inherit: tuple[int, ...],
-    max_content: int,
-    max_hash: int,
-    redact_name: tuple[str, ...],
-    redact_pattern: tuple[str, ...],
-    redact_key: tuple[str, ...],
-    no_undo: bool,
-    unsigned: bool,
-    stream: bool,
-    quiet: bool,
-    command: tuple[str, ...],
-) -> int:
+def command(output: Output, /, command: tuple[str, ...], stream: bool, quiet: bool, **given: Any) -> int:
     """Wrap COMMAND: follow it and every child, and keep one file of what happened and what could not be seen.
 
     The command's input, output, terminal, signals and exit status stay its own.
@@ -160,56 +138,60 @@ def command(
     if not command:
         raise AgentwrapError("usage", "no command to wrap", hint="agentwrap -- COMMAND", exit_status=EXIT_FAILED)
     from agentwrap.recording import places
-    from agentwrap.session import RunOptions, Session
+    from agentwrap.session import Session
 
-    run_id = os.urandom(8).hex()
-    options = RunOptions(
-        command=tuple(os.fsencode(word) for word in command),
-        environment=_environment(additions),
-        output=_output_path(output_file, command[0], run_id),
-        run_id=run_id,
-        undo=None if no_undo else places.undo_dir(os.environ, run_id),
-        cwd=os.fsencode(os.path.abspath(directory)) if directory is not None else None,
-        inherit=_open_descriptors(inherit),
-        timeout_s=timeout,
-        reads=reads,
-        debuggable=debuggable,
-        follow=follow,
-        best_effort=best_effort,
-        require=require,
-        shape_only=shape_only,
-        signing_key=None if unsigned else _signing_key(),
-        max_content_bytes=max_content,
-        max_hash_bytes=max_hash,
-        redact_names=redact_name,
-        redact_patterns=redact_pattern,
-        redact_keys=redact_key,
-        host_facts=_host_facts(),
-    )
+    options = _run_options(command, given)
     session = Session(options)
     mode = session.prepare()
     try:
         places.note_latest(os.environ, options.output)
     except OSError:
         pass  # readers then look for the newest file in the default folder
-    follower = None
     if not quiet:
         output.note([("agentwrap ", "dim"), (f"recording to {options.output}", ""), (_mode_words(mode), "dim")])
-    if stream and not quiet:
-        follower = _follow(options.output)
+    follower = _follow(options.output) if stream and not quiet else None
     outcome = session.run()
     if follower is not None:
         follower.wait()
     if not quiet:
-        _summary(output, options.output, session)
+        _summary(output, options.output)
     if outcome.failure:
-        output.error(
-            AgentwrapError(
-                "internal", "the recording is not complete", evidence=outcome.failure, hint="agentwrap show --gaps"
-            )
-        )
+        hint = "agentwrap show --gaps"
+        output.error(AgentwrapError("internal", "the recording is not complete", evidence=outcome.failure, hint=hint))
     output.flush()
     return session.leave()
+
+
+def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions":
+    """The run as the session knows it, from the command line's values by their names."""
+    from agentwrap.recording import places
+    from agentwrap.session import RunOptions
+
+    run_id = os.urandom(8).hex()
+    directory = given["directory"]
+    return RunOptions(
+        command=tuple(os.fsencode(word) for word in command),
+        environment=_environment(given["additions"]),
+        output=_output_path(given["output_file"], command[0], run_id),
+        run_id=run_id,
+        undo=None if given["no_undo"] else places.undo_dir(os.environ, run_id),
+        cwd=os.fsencode(os.path.abspath(directory)) if directory is not None else None,
+        inherit=_open_descriptors(given["inherit"]),
+        timeout_s=given["timeout"],
+        reads=given["reads"],
+        debuggable=given["debuggable"],
+        follow=given["follow"],
+        best_effort=given["best_effort"],
+        require=given["require"],
+        shape_only=given["shape_only"],
+        signing_key=None if given["unsigned"] else _signing_key(),
+        max_content_bytes=given["max_content"],
+        max_hash_bytes=given["max_hash"],
+        redact_names=given["redact_name"],
+        redact_patterns=given["redact_pattern"],
+        redact_keys=given["redact_key"],
+        host_facts=_host_facts(),
+    )
 
 
 def _open_descriptors(wanted: tuple[int, ...]) -> tuple[int, ...]:
@@ -228,18 +210,20 @@ def _mode_words(mode: str) -> str:
 
 
 def _follow(path: Path) -> "subprocess.Popen[bytes]":
-    """`agentwrap tail` in a process of its own, writing to our stderr: the file is the only bridge to readers."""
+    """`agentwrap tail` in a process of its own, writing to our stderr: the file is the only bridge to readers.
+
+    It inherits our blocked signals: Ctrl-C is the agent's business, and the stream goes on until the run is over.
+    """
     import subprocess
 
     return subprocess.Popen(
         [sys.executable, "-m", "agentwrap", "tail", str(path)],
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr.fileno(),
-        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, []),
     )
 
 
-def _summary(output: Output, path: Path, session: object) -> None:
+def _summary(output: Output, path: Path) -> None:
     """One line after the run, from the file like everything that is shown."""
     from agentwrap.recording.reader import Reader
     from agentwrap.views.summary import summarize
