@@ -45,7 +45,8 @@ def _cell(text: str) -> str:
 
 
 def _command(name: str, command: click.Command, root: click.Context) -> Iterator[str]:
-    context = click.Context(command, info_name=name, parent=root, terminal_width=80, max_content_width=80)
+    context = command.make_context(name, [], parent=root, resilient_parsing=True)
+    context.terminal_width = context.max_content_width = 80
     yield f"\n### agentwrap {name}\n"
     yield "```"
     yield command.get_help(context).rstrip()

@@ -30,10 +30,16 @@ ENVIRONMENT: Rows = (
     ("FORCE_COLOR, CLICOLOR_FORCE", "colour also where the output is no terminal"),
     ("COLUMNS", "the width lines are cut to on a terminal"),
 )
+COMPLETION: Rows = (
+    ("bash", 'eval "$(_AGENTWRAP_COMPLETE=bash_source agentwrap)"  in ~/.bashrc'),
+    ("zsh", 'eval "$(_AGENTWRAP_COMPLETE=zsh_source agentwrap)"  in ~/.zshrc'),
+    ("fish", "_AGENTWRAP_COMPLETE=fish_source agentwrap | source  in config.fish"),
+)
 TOPICS: dict[str, str] = {
     "filters": "The words that choose events in show, tail and export.",
     "exit-codes": "What the exit status says.",
     "environment": "Variables that are looked at.",
+    "completion": "Completing commands and options in a shell.",
 }
 
 
@@ -43,7 +49,7 @@ def rows_of(topic: str) -> Rows:
         from agentwrap.views.filter_keys import HELP
 
         return HELP
-    return {"exit-codes": EXIT_CODES, "environment": ENVIRONMENT}[topic]
+    return {"exit-codes": EXIT_CODES, "environment": ENVIRONMENT, "completion": COMPLETION}[topic]
 
 
 @click.command()

@@ -36,7 +36,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Setup": {
         "doctor": "Probe this machine: check, result, fix.",
         "keygen": "Make the key that signs recordings.",
-        "help": "Explain a topic: filters, exit-codes, environment.",
+        "help": "Explain a topic: filters, exit-codes, environment, completion.",
     },
 }
 COMMANDS = {name: brief for group in GROUPS.values() for name, brief in group.items()}
@@ -52,6 +52,8 @@ EXIT_BROKEN_PIPE = 141  # what a shell reports of a program ended by SIGPIPE
 
 # Standard output may be a file on a full disk.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+COMPLETION = "_AGENTWRAP_COMPLETE"  # asks for shell completion instead of a command
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -255,6 +257,8 @@ def _guarded(arguments: list[str], output: Output) -> int:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the program with `argv` (without the program's name; default: the process's own). Returns the exit status."""
+    if argv is None and COMPLETION in os.environ:
+        agentwrap.main([], prog_name="agentwrap", complete_var=COMPLETION)
     arguments = complete(sys.argv[1:] if argv is None else argv)
     output = Output.standard()
     if arguments[:1] != ["run"]:

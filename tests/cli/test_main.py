@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -170,3 +173,14 @@ def test_help_on_topics_and_commands(capsys: Capture) -> None:
         assert run(words) == 0
         assert capsys.readouterr().out.count("\n") > 2
     assert run(["help", "nothing"]) == 2
+
+
+def test_a_shell_can_complete_commands_and_options() -> None:
+    def completed(words: str, at: int) -> list[str]:
+        asked = {**os.environ, "_AGENTWRAP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        command = [sys.executable, "-m", "agentwrap"]
+        done = subprocess.run(command, env=asked, capture_output=True, text=True, timeout=20)
+        return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+    assert completed("agentwrap sh", 1) == ["show"]
+    assert "--diff" in completed("agentwrap show --", 2)
