@@ -85,6 +85,7 @@ class _Planner:
         self._moves: list[tuple[bytes, bytes]] = []
         self._gone: set[bytes] = set()
         self._come: set[bytes] = set()
+        self._refused: set[Trail] = set()
 
     def steps(self) -> list[Step]:
         older = [trail for trail in self._trails if trail.was is not None]
@@ -111,7 +112,8 @@ class _Planner:
         for trail in left:
             self._remove_folder(trail, last=True)
         for trail in (*folders, *files):
-            self._do(self._attributes, trail)
+            if trail not in self._refused:
+                self._do(self._attributes, trail)
         return self._steps
 
     def _is_back(self, trail: Trail) -> bool:
@@ -143,6 +145,7 @@ class _Planner:
             assert name is not None
             self._steps.append(Step(_verb(trail), name, why=str(refusal)))
             self._gone.discard(name)
+            self._refused.add(trail)
 
     # -- what the run made
 
