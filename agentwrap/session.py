@@ -273,7 +273,13 @@ class Session:
 
         options = self.options
         debuggable = "not asked for (--debuggable)" if options.debuggable else _errno_name(told.attach_errno)
-        standing = plan.Standing(told.mode, debuggable, _errno_name(told.notify_errno), _errno_name(told.filter_errno))
+        standing = plan.Standing(
+            told.mode,
+            debuggable,
+            _errno_name(told.notify_errno),
+            _errno_name(told.filter_errno),
+            _errno_name(told.memory_errno),
+        )
         self.outcome.mode = told.mode
         missing = plan.missing(standing)
         if missing and not options.best_effort:

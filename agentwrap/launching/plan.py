@@ -44,6 +44,7 @@ class Standing(NamedTuple):
     ptrace_refused: str = ""
     notify_refused: str = ""
     filter_refused: str = ""
+    memory_refused: str = ""
 
 
 def coverage(standing: Standing, *, reads: bool) -> list[Coverage]:
@@ -56,7 +57,8 @@ def coverage(standing: Standing, *, reads: bool) -> list[Coverage]:
         "ptrace+trace": "ptrace",
         "ptrace+calls": "ptrace at every call",
     }
-    call = calls.get(mode, "")
+    # Paths and addresses lie in the caller's memory: a notification without it tells that something was asked, not what.
+    call = "" if standing.memory_refused else calls.get(mode, "")
     weak = "only processes that make a reported call; forks and most exit statuses unknown" if mode == "notify" else ""
     out = [
         Coverage(at_ns=0, what="process", tier=_tier(process), mechanism=process, note=weak),
@@ -124,6 +126,7 @@ def why(standing: Standing) -> str:
         ("ptrace", standing.ptrace_refused),
         ("seccomp notification", standing.notify_refused),
         ("seccomp filter", standing.filter_refused),
+        ("reading the command's memory", standing.memory_refused),
     )
     return ", ".join(f"{name}: {word}" for name, word in parts if word)
 
@@ -139,6 +142,8 @@ def fix(standing: Standing) -> str:
         return "another supervisor traces and filters this process already: run agentwrap outside of it"
     if standing.filter_refused == "ENOSYS" or standing.notify_refused == "ENOSYS":
         return "this sandbox has no seccomp: run with the runc runtime, or go on with --best-effort"
+    if standing.memory_refused:
+        return "sysctl kernel.yama.ptrace_scope=1, or go on with --best-effort"
     if standing.ptrace_refused:
         return "allow ptrace (docker run --cap-add SYS_PTRACE), or go on with --best-effort"
     return "agentwrap doctor"

@@ -127,6 +127,7 @@ class Tracer:
                 attach_errno=launched.attach_errno,
                 notify_errno=launched.notify_errno,
                 filter_errno=launched.filter_errno,
+                memory_errno=_memory_errno(launched.pid),
                 in_place_wake=listener.wake_in_place() if listener else False,
                 no_new_privs=_no_new_privs(launched.pid),
             )
@@ -428,6 +429,15 @@ def _mode(launched: Launched) -> str:
     if launched.traced:
         return f"ptrace+{name}"
     return {"notify": "notify", "none": "none"}[name]
+
+
+def _memory_errno(pid: int) -> int:
+    """Why a tracee's memory cannot be read (Yama's scope 2 or 3 for a plain user), or 0: paths and addresses lie there."""
+    try:
+        os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno or errno.EPERM
+    return 0
 
 
 def _no_new_privs(pid: int) -> bool:

@@ -27,6 +27,7 @@ class Standing(msgspec.Struct, frozen=True, tag="standing", tag_field="kind"):
     attach_errno: int
     notify_errno: int
     filter_errno: int
+    memory_errno: int
     in_place_wake: bool
     no_new_privs: bool
 
