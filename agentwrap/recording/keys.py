@@ -77,19 +77,25 @@ def generate(private: Path, public: Path) -> bytes:
     seed = os.urandom(32)
     signer = Signer(seed)
     try:
-        private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not private.parent.is_dir():
+            os.makedirs(private.parent, mode=0o700)
         _write_new(private, _SEED_PREFIX + base64.b64encode(seed).decode() + "\n", 0o600)
         public.unlink(missing_ok=True)
         _write_new(public, public_text(signer.public), 0o644)
     except FileExistsError as error:
+        if error.filename != str(private):
+            raise _unwritable(error) from error
         raise AgentwrapError(
             "exists", "there is a signing key already", evidence=str(error.filename), hint="move it away first"
         ) from error
     except OSError as error:
-        raise AgentwrapError(
-            "output", "the signing key cannot be written", evidence=f"{error.filename}: {error.strerror}"
-        ) from error
+        raise _unwritable(error) from error
     return signer.public
+
+
+def _unwritable(error: OSError) -> AgentwrapError:
+    why = f"{error.filename}: {error.strerror}"
+    return AgentwrapError("output", "the signing key cannot be written", evidence=why)
 
 
 def public_text(key: bytes) -> str:
