@@ -432,7 +432,7 @@ def _mode(launched: Launched) -> str:
 
 
 def _memory_errno(pid: int) -> int:
-    """Why a tracee's memory cannot be read (Yama's scope 2 or 3 for a plain user), or 0: paths and addresses lie there."""
+    """Why a tracee's memory, where paths and addresses lie, cannot be read (Yama's scope 2 or 3); 0 if it can."""
     try:
         os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
