@@ -58,7 +58,9 @@ class ProcessExit(Event, frozen=True, kw_only=True, tag="process.exit"):
 
     @property
     def subject(self) -> bytes:
-        return b"signal %d" % self.signal if self.signal else b"exit %d" % (self.status or 0)
+        if self.signal:
+            return b"signal %d" % self.signal
+        return b"exit" if self.status is None else b"exit %d" % self.status
 
 
 class ProcessDenied(Event, frozen=True, kw_only=True, tag="process.denied"):

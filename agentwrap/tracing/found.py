@@ -130,12 +130,15 @@ class FoundTree:
             if watch is None or watch.pending is None:
                 return
             identity = _identity(process.pid)
+            if not identity[1]:
+                return  # dead already (told by what it asked for, at its end), or the kernel is still laying it out
             if identity == watch.known and watch.pending[1] != tuple(identity[1].rstrip(b"\0").split(b"\0")):
                 return
+            asked, watch.pending = watch.pending, None
             watch.known = identity
-            watch.pending = None
             process.execs += 1
-            self._lifecycle.became(process)
+            if self._lifecycle.became(process) is None:
+                self._unconfirmed(process, *asked)
 
     def reaped(self, pid: int, status: int) -> None:
         """The wait status of a child of ours (the main command, adopted orphans)."""

@@ -60,7 +60,8 @@ def _exec(row: Row, context: Context, lineage: Lineage) -> Parts:
 def _exit(row: Row, _context: Context, lineage: Lineage) -> Parts:
     span = lineage[0] if lineage else None
     signal = number(row.data.get("signal"))
-    status = f"signal {signal}" if signal else f"exit {number(row.data.get('status'))}"
+    known = row.data.get("status") is not None  # not for every process where ptrace was left to others
+    status = f"signal {signal}" if signal else f"exit {number(row.data.get('status'))}" if known else None
     words = texts(span.data.get("argv")) if span is not None else []
     what = command_line(words) if words else f"({process_name(lineage) or row.pid})"
     parts = Parts("exit", what, right=ending(status, row.at_ns - span.start_ns if span else None))
