@@ -37,7 +37,8 @@ def test_the_hint_of_a_key_is_the_one_of_the_signed_note_specification() -> None
     "change",
     [
         ("3\n", "03\n"), ("3\n", "+3\n"), ("3\n", " 3\n"), ("at 17", "at 017"), ("close\n", "closed\n"),
-        ("close\n", "close\nmore\n"), ("close\n", "close"), ("meta ", "Meta "), ("AAEC", "AAE"), ("\n", "\r\n"), ("\n", ""),
+        ("close\n", "close\nmore\n"), ("close\n", "close"), ("meta ", "Meta "), ("AAEC", "AAE"),
+        ("\n", "\r\n"), ("\n", ""),
     ],
 )  # fmt: skip
 def test_there_is_one_way_to_write_a_note(change: tuple[str, str]) -> None:
