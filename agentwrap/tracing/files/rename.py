@@ -9,6 +9,7 @@ from agentwrap.events import FileDirectory, FileRename
 from agentwrap.events.file import FileClass
 from agentwrap.tracing.files.calls import Call
 from agentwrap.tracing.files.desk import Desk
+from agentwrap.tracing.files.known import Known
 from agentwrap.tracing.files.pending import Pending
 from agentwrap.tracing.files.places import lstat
 from agentwrap.tracing.files.settings import Place, Who
@@ -93,6 +94,7 @@ class Rename(Call):
             desk.pending.remove(target)  # its inode is gone, or lives on without this name
         if self.replaced.absent and not passed_through:
             self._event(desk)
+            self._written_since(desk, source, known, after)
         else:
             self._edit(desk, source, after)
         if not self.replaced.absent and not made:
@@ -102,6 +104,16 @@ class Rename(Call):
         desk.remember(who, new, self.klass, after, made=made, recorded=recorded)
         if source is not None:
             self._go_on(desk, source, after)
+
+    def _written_since(self, desk: Desk, source: Pending | None, known: Known | None, after: Snapshot) -> None:
+        """We learn that the rename succeeded when its thread is seen again: until then its file may have changed."""
+        if source is not None:
+            desk.pending.move(source, self.place)
+            source.klass = self.klass
+            desk.arrived(source, after)
+        elif known is not None:
+            known.path, known.klass = self.place.path, self.klass
+            desk.late(self.place.host, known)
 
     def _edit(self, desk: Desk, source: Pending | None, after: Snapshot) -> None:
         """The new name has other content now: a new file, or what was there is replaced."""
