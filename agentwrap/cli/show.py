@@ -125,6 +125,7 @@ def _stream(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     stopped = False
     for row in _rows(source, wish):
         tally.add(row)
+        context.follow(row)
         reason = "" if wish.everything else noise.hidden(row, live=context.live, spans=context.span)
         if reason and not (explicit and reason not in noise.NOISE):
             hidden[reason] += 1

@@ -98,7 +98,9 @@ def _lines(
         if row is None:
             context.refresh()
             output.flush()
-        elif chosen(row, context.span) and (everything or not noise.hidden(row, live=True, spans=context.span)):
+            continue
+        context.follow(row)
+        if chosen(row, context.span) and (everything or not noise.hidden(row, live=True, spans=context.span)):
             output.line(stream_line(row, context))
     state = source.state()
     if state == "torn":

@@ -5,9 +5,10 @@ Looks spans up one at a time and remembers a bounded number, so a recording of a
 
 import re
 from collections.abc import Callable
+from copy import copy
 
 from agentwrap import text
-from agentwrap.views.source import Source, Span, number
+from agentwrap.views.source import Row, Source, Span, foreign_text, number
 from agentwrap.views.styled import Line
 
 CHAIN_LENGTH = 3
@@ -77,6 +78,21 @@ class Context:
         found = self._spans[span_id] = self.source.span(span_id)
         return found
 
+    def follow(self, row: Row) -> None:
+        """Take note of an exec that streams by: until the next one, that is what the process is called.
+
+        A span is named after the last program of its process; the shell that ends in an exec wrote its files as a
+        shell. Where rows are skipped by kind, the last name stands.
+        """
+        if row.kind != "process.exec" or not row.span or row.data.get("confirmed") is False:
+            return
+        span = self.span(row.span)
+        if span is not None and number(span.data.get("execs")) > 1:
+            named = copy(span)
+            named.name = foreign_text(row.data.get("path")).rsplit("/", 1)[-1]
+            self._spans[row.span] = named
+            self._lineages.clear()
+
     def refresh(self) -> None:
         """Forget spans: a growing file has changed them."""
         self._spans.clear()
@@ -110,11 +126,11 @@ class Context:
 def who(lineage: list[Span], length: int = CHAIN_LENGTH) -> str:
     """The exec chain, oldest first: `bash(4121) → sed(4127)`. A process that only forked is told by its child."""
     processes = [span for span in lineage if span.kind == "process"]
-    if len(processes) > 1 and length > 1 and processes[-1].parent == "run":
-        processes.pop()  # the wrapped command itself is in the header
+    # The wrapped command itself is in the header.
+    wrapped = len(processes) > 1 and length > 1 and processes[-1].parent == "run"
     links: list[str] = []
     last = ""
-    for index, process in enumerate(processes):
+    for index, process in enumerate(processes[:-1] if wrapped else processes):
         name = process_name(processes[index:])
         if name == last and links:
             continue

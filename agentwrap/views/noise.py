@@ -3,6 +3,7 @@
 Nothing is left out of the file, denials and gaps are never left out of a view, and `--all` shows everything.
 """
 
+import re
 from collections.abc import Callable
 
 from agentwrap.views.source import Row, Span, foreign_text, number
@@ -23,6 +24,8 @@ _HIDDEN_CLASSES = {
     "system": "system files",
     "stdio": "redirected output",
 }
+# `git init` puts a dozen there; git runs none of that name (githooks(5)).
+_SAMPLE_HOOK = re.compile(r"/\.git/hooks/[a-z-]+\.sample$")
 _TEMPORARY = "temporary files"
 # A sandbox or container being set up: one unshare tells it, its thirty mounts do not.
 _SETTING_UP = frozenset(
@@ -72,6 +75,8 @@ def _hidden_file(row: Row) -> str:
     klass, change = str(row.data.get("klass", "work")), row.data.get("change")
     if klass in _HIDDEN_CLASSES:
         return _HIDDEN_CLASSES[klass]
+    if _SAMPLE_HOOK.search(foreign_text(row.data.get("path"))):
+        return _HIDDEN_CLASSES["version-control"]
     if change == "transient":
         return _TEMPORARY
     if klass == "temporary" and not (row.kind == "file.edit" and change in ("create", "modify")):

@@ -114,6 +114,8 @@ def test_denials_are_never_noise() -> None:
         ("net.connect", {"family": "inet", "transport": "udp", "host": "192.0.2.1", "port": 443}, ""),
         ("process.isolation", {"call": "mount"}, "mounts"),
         ("process.isolation", {"call": "unshare"}, ""),
+        ("file.edit", {"path": "/w/.git/hooks/pre-push.sample"}, "version control"),
+        ("file.edit", {"path": "/w/.git/hooks/pre-push"}, ""),
         ("gap", {}, ""),
     ],
 )
@@ -154,3 +156,22 @@ def test_a_circle_of_parents_ends() -> None:
     recording.spans()["p1"].parent = "p4"
     row = next(recording.rows(kinds=("net.connect",)))
     assert "pytest(4130)" in plain(stream_line(row, Context(recording)))
+
+
+def test_a_process_is_called_what_it_was_at_the_time() -> None:
+    start = sample_run.start(1, "p2", 7, "p1", b"bash")
+    writing, tail = (sample_run.program(ms, "p2", 7, argv) for ms, argv in ((2, b"bash"), (4, b"python")))
+    edits = [sample_run.edit(ms, "p2", 7, b"/f", None, b"x")[1] for ms in (3, 5)]
+    recording = FakeRecording([start, writing, edits[0], tail, edits[1]])  # type: ignore[list-item]
+    context = Context(recording)
+    told = []
+    for row in recording.rows():
+        context.follow(row)
+        told.append(plain(stream_line(row, context)).rsplit(" ", 1)[1])
+    assert told[2] == "bash(7)"
+    assert told[4] == "python(7)"
+
+
+def test_a_fork_of_the_wrapped_command_has_its_name() -> None:
+    lineage = [SpanRow("p2", "p1", "process", "", 0, data={"pid": 2}), SpanRow("p1", "run", "process", "sh", 0)]
+    assert who(lineage) == "sh(2)"
