@@ -25,6 +25,7 @@ RETRY_S = 0.1
 STALL_NS = 5_000_000_000
 MAX_QUEUED_ITEMS = 256
 """Bounds what a kill can lose: twice as many are on their way at most, some 20 ms of work."""
+LARGE_BYTES = 1 << 18
 MAX_QUEUED_BYTES = 64 << 20
 MAX_HELD_ITEMS = 20_000
 MAX_HELD_BYTES = 64 << 20
@@ -154,8 +155,13 @@ class RecorderPump(threading.Thread):
             items = []
         begun = time.monotonic_ns()
         for index, item in enumerate(items):
+            large = type(item) is Content and len(item.data) > LARGE_BYTES
+            # What came before a large content does not wait until that is redacted.
+            if large and index and not self._try(self._recorder.commit):
+                self._hold(items[index:])
+                return
             self._add(item)
-            if index & 63 == 63 and time.monotonic_ns() - begun > COMMIT_NS:
+            if (large or index & 63 == 63) and time.monotonic_ns() - begun > COMMIT_NS:
                 if not self._try(self._recorder.commit):
                     self._hold(items[index + 1 :])
                     return

@@ -38,17 +38,14 @@ class _Groups:
         self._stride = stride
         self._step = stride // 4
         self._literals: dict[int, set[bytes]] = {}
-        self._wanted: frozenset[int] = frozenset()
+        self._wanted: set[int] = set()
 
     def add(self, literal: bytes) -> None:
         """Index one literal of at least `stride + 3` bytes."""
         for start in range(self._stride):
             group = int.from_bytes(literal[start : start + 4], sys.byteorder)
             self._literals.setdefault(group, set()).add(literal)
-
-    def seal(self) -> None:
-        """Make what was added count."""
-        self._wanted = frozenset(self._literals)
+            self._wanted.add(group)
 
     def absent(self, data: bytes) -> bool:
         """True if none of the literals is in `data`; false if one may be."""
@@ -91,8 +88,6 @@ class ExactSet:
                 if len(form) >= MIN_FORM_BYTES and form not in self._literals:
                     self._literals[form] = _Literal(secret, loose)
                     self._index(form)
-        self._long.seal()
-        self._short.seal()
         return True
 
     def _index(self, form: bytes) -> None:

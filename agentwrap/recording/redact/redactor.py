@@ -19,6 +19,9 @@ from agentwrap.recording.redact.patterns import TokenScanner
 _MAX_LEARNED = 512
 """Secrets learned from what is recorded: an agent must not be able to slow the recorder down with fakes."""
 
+_MAX_KNOWN = 4096
+_MAX_NAMES = 4096
+
 _MARK_OPEN, _MARK_CLOSE = b"\xc2\xabredacted:", b"\xc2\xbb"
 _MARK = re.compile(rb"\xc2\xab(?:redacted:[a-z0-9-]+:[0-9a-f]{8}|shape:[0-9a-f]{32})\xc2\xbb")
 _Span = tuple[int, int, str, bytes]
@@ -47,6 +50,7 @@ class Redactor:
             keys = b"|".join(re.escape(key.encode()) for key in options.json_keys)
             quoted = rb'\\*"(?:%b)\\*"\s*:\s*(?:(?P<q>\\*")(?P<text>.*?)(?<!\\)(?P=q)|(?P<bare>[^\s,}\]"]+))' % keys
             self._user.append((re.compile(quoted, re.DOTALL), 1))
+        self._telling: dict[bytes, int] = {}
         self._learned = 0
         self._tokens = TokenScanner().find
 
@@ -67,15 +71,18 @@ class Redactor:
         """Told an environment entry: if its name promises a secret, its value is hidden from now on (true)."""
         if not self._secret_entry(name, value):
             return False
-        if worth_searching(value):
+        if value not in self.exact and len(self.exact) < _MAX_KNOWN and worth_searching(value):
             self.exact.add(value, "env")
         return True
 
     def _secret_entry(self, name: bytes, value: bytes) -> bool:
-        text = name.decode(errors="replace")
-        if text.upper() in self._names:
-            return bool(value)
-        return secret_name(text) and not trivial(value)
+        telling = self._telling.get(name)
+        if telling is None:  # the same names come with every program that is started
+            text = name.decode(errors="replace")
+            telling = 2 if text.upper() in self._names else int(secret_name(text))
+            if len(self._telling) < _MAX_NAMES:
+                self._telling[name] = telling
+        return bool(value) if telling == 2 else telling == 1 and not trivial(value)
 
     def environment(self, pairs: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
         """Environment entries with their names kept and secret values replaced."""
