@@ -45,7 +45,7 @@ def command(output: Output, words: tuple[str, ...], format_name: str | None, tar
     with reading.open_recording(path) as source:
         context = Context(source)
         # Closed before the recording is: a broken pipe leaves it in the middle of a question to SQLite.
-        with closing(row for row in source.rows(kinds=chosen.kinds()) if chosen(row, context.span)) as rows:
+        with closing(row for row in reading.rows_of(source, chosen.kinds()) if chosen(row, context.span)) as rows:
             chunks = exporter(format_name)(rows, started_at(source.meta))
             if target is None or target == "-":
                 output.write_bytes(chunks)

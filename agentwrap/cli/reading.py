@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ from agentwrap.views.filter import Filter, is_filter, parse
 from agentwrap.views.summary import started_at
 
 if TYPE_CHECKING:
-    from agentwrap.recording.reader import Reader
+    from agentwrap.recording.reader import Reader, Row
 
+_BATCH = 2_000
 _NEGATED = re.compile(r'-(?:[a-z]+:|%|")')
 
 
@@ -69,6 +70,23 @@ def open_recording(path: Path) -> "Reader":
     from agentwrap.recording.reader import Reader
 
     return Reader.open(path)
+
+
+def rows_of(source: "Reader", kinds: Collection[str] | None = None, after: int = 0) -> "Iterator[Row]":
+    """Rows as they are read; of a live file in batches, with nothing held open in between.
+
+    A reader that waits for its pager inside a read transaction would keep the recorder from emptying the -wal
+    (sqlite.org/wal.html, "Avoiding Excessively Large WAL Files"), so the file could not be closed as one.
+    """
+    if source.state() != "live":
+        yield from source.rows(after=after, kinds=kinds)
+        return
+    while True:
+        batch = list(source.rows(after=after, kinds=kinds, limit=_BATCH))
+        yield from batch
+        if len(batch) < _BATCH:
+            return
+        after = batch[-1].seq
 
 
 def utc(unix_ns: int, *, fraction: int = 3) -> str:

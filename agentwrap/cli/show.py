@@ -107,7 +107,7 @@ def _closing_gaps(source: "Reader") -> Iterator[Line]:
 
 def _rows(source: "Reader", wish: Wish) -> Iterator[Row]:
     """The rows the filter lets through."""
-    rows: Iterator[Row] = source.rows(kinds=wish.chosen.kinds())
+    rows: Iterator[Row] = reading.rows_of(source, wish.chosen.kinds())
     if not wish.chosen:
         return rows
     context = Context(source)
@@ -180,7 +180,7 @@ def _visible(source: "Reader", wish: Wish, kinds: tuple[str, ...], hidden: Count
     """Rows of some kinds that the filter lets through and that are no noise, up to the limit."""
     left = wish.limit
     context = Context(source)
-    for row in source.rows(kinds=kinds):
+    for row in reading.rows_of(source, kinds):
         if not wish.chosen(row, context.span):
             continue
         if not wish.everything and (reason := noise.hidden(row)):

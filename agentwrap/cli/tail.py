@@ -56,7 +56,7 @@ def follow(source: "Reader", after: int = 0) -> Generator[Row | None, None, None
     state = source.state()
     while True:
         if source.changed() or state != "live":
-            for row in source.rows(after=after):
+            for row in reading.rows_of(source, after=after):
                 after = row.seq
                 yield row
             yield None

@@ -6,7 +6,11 @@ import pytest
 import sample_run
 
 from agentwrap.cli.main import run
+from agentwrap.cli.reading import rows_of
 from agentwrap.recording import places
+from agentwrap.recording.reader import Reader
+from agentwrap.recording.redact import Redactor
+from agentwrap.recording.writer import Recorder
 
 Capture = pytest.CaptureFixture[str]
 FORBIDDEN = ("\x1b", "\x07", "\u202e", "\udcff")
@@ -222,3 +226,19 @@ def test_bytes_changed_by_hand_never_end_in_a_fault(recording: Path, capsys: Cap
     for view in ("--all", "--tree", "--files", "--diff", "--gaps", "--json"):
         assert run(["show", str(recording), view]) in (0, 2)
         assert "internal fault" not in capsys.readouterr().err
+
+
+def test_a_reader_that_waits_for_its_pager_does_not_keep_the_file_from_being_closed(tmp_path: Path) -> None:
+    path = tmp_path / "x.agentlog"
+    recorder = Recorder.create(
+        path, run_id="ab" * 8, meta=sample_run.meta(), redactor=Redactor(b"k" * 32), signer=None, now=lambda: 1
+    )
+    sample_run.put(recorder, sample_run.items() * 300)
+    recorder.commit()
+    with Reader.open(path) as waiting:
+        rows = rows_of(waiting)
+        next(rows)
+        recorder.close()
+        wal = tmp_path / "x.agentlog-wal"
+        assert not wal.exists() or wal.stat().st_size == 0
+        assert sum(1 for _ in rows) == recorder.count - 1
