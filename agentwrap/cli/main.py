@@ -166,36 +166,6 @@ def welcome(output: Output) -> int:
     return 0
 
 
-def internal_fault(fault: BaseException, output: Output, *, exit_status: int) -> AgentwrapError:
-    """An error of ours: the traceback goes to a file in the state folder, and its name to the reader."""
-    import traceback
-
-    trace = "".join(traceback.format_exception(fault))
-    if output.verbose >= 2:
-        return AgentwrapError("internal", "internal fault", evidence=trace.rstrip(), exit_status=exit_status)
-    evidence = f"{type(fault).__name__}: {fault}"
-    try:
-        path = _save_trace(trace)
-        hint = f"please report it with the traceback in {path}"
-    except (OSError, ImportError) as failure:
-        hint = f"the traceback could not be saved ({failure}); run again with `-vv`"
-    return AgentwrapError("internal", "internal fault", evidence=evidence, hint=hint, exit_status=exit_status)
-
-
-def _save_trace(trace: str) -> str:
-    import time
-
-    from agentwrap.recording import places
-
-    folder = places.state_dir(os.environ) / "faults"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"fault-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.txt"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
-        file.write(f"agentwrap {__version__}, Python {sys.version}\n\n{trace}")
-    return str(path)
-
-
 def _verbosity(arguments: Sequence[str]) -> int:
     """`-vv` before any `--`: needed where the command line itself could not be read to its end."""
     own = list(arguments)[: list(arguments).index("--")] if "--" in arguments else list(arguments)
@@ -250,7 +220,10 @@ def _guarded(arguments: list[str], output: Output) -> int:
     except BrokenPipeError:
         raise
     except Exception as fault:
-        error = internal_fault(fault, output, exit_status=EXIT_FAILED if running else EXIT_USAGE)
+        from agentwrap.cli.faults import internal_fault
+
+        status = EXIT_FAILED if running else EXIT_USAGE
+        error = internal_fault(fault, verbose=output.verbose >= 2, exit_status=status)
         output.error(error)
         return error.exit_status
 

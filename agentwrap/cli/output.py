@@ -9,16 +9,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, TypeVar
+from typing import IO, Any, Literal, TextIO, TypeVar
 
 import click
 
 from agentwrap import text
+from agentwrap.cli import pager
 from agentwrap.errors import AgentwrapError
 from agentwrap.views.styled import Line, Role, plain
-
-if TYPE_CHECKING:
-    import subprocess
 
 ColorMode = Literal["auto", "always", "never"]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -53,17 +51,6 @@ def wants_color(mode: ColorMode, env: Mapping[str, str], *, tty: bool) -> bool:
     if env.get("FORCE_COLOR", "") not in ("", "0") or env.get("CLICOLOR_FORCE", "") not in ("", "0"):
         return True
     return tty and env.get("TERM", "dumb") != "dumb"
-
-
-def pager_command(env: Mapping[str, str]) -> str:
-    """The pager as git chooses it: `$AGENTWRAP_PAGER`, `$PAGER`, `less` if it is there; empty or `cat`: none."""
-    for name in ("AGENTWRAP_PAGER", "PAGER"):
-        if name in env:
-            command = env[name].strip()
-            return "" if command == "cat" else command
-    from shutil import which
-
-    return "less" if which("less", path=env.get("PATH")) else ""  # a minimal Debian has none
 
 
 @contextmanager
@@ -207,12 +194,12 @@ class Output:
     @contextmanager
     def paged(self) -> Iterator[None]:
         """Inside, what is printed goes through the pager, where standard output is a terminal that has one."""
-        command = pager_command(self.env)
+        command = pager.command_of(self.env)
         if not (self.pager_allowed and command and self.is_terminal and self.env.get("TERM", "dumb") != "dumb"):
             yield
             return
         self.flush()
-        process = _start_pager(command, self.env)
+        process = pager.start(command, self.env)
         assert process.stdin is not None
         self._sink = process.stdin
         try:
@@ -222,7 +209,7 @@ class Output:
             pass  # the reader has seen enough
         finally:
             self._sink = self._stdout
-            _wait_for_pager(process)
+            pager.wait_for(process)
 
     def abandon(self) -> None:
         """After a broken pipe: send what is left nowhere, so that the interpreter's own flush stays quiet."""
@@ -233,33 +220,6 @@ class Output:
             pass
         finally:
             os.close(nowhere)
-
-
-def _start_pager(command: str, env: Mapping[str, str]) -> "subprocess.Popen[str]":
-    import subprocess
-
-    environment = dict(env)
-    environment.setdefault("LESS", "FIRX")  # quit if one screen, ignore case, raw colours, leave the text on the screen
-    environment.setdefault("LV", "-c")
-    return subprocess.Popen(
-        command, shell=True, stdin=subprocess.PIPE, env=environment, text=True, encoding="utf-8",
-        errors="backslashreplace",
-    )  # fmt: skip
-
-
-def _wait_for_pager(process: "subprocess.Popen[str]") -> None:
-    """Close the pager's input and wait; Ctrl-C is the pager's business while it runs."""
-    try:
-        if process.stdin is not None:
-            process.stdin.close()
-    except BrokenPipeError:
-        pass
-    while True:
-        try:
-            process.wait()
-            return
-        except KeyboardInterrupt:
-            continue
 
 
 def render(pieces: Line) -> str:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentwrap.cli import output as printing
-from agentwrap.cli.output import Output, pager_command, wants_color
+from agentwrap.cli.output import Output, wants_color
+from agentwrap.cli.pager import command_of
 from agentwrap.errors import AgentwrapError
 
 
@@ -50,7 +51,7 @@ def test_colour_follows_the_conventions(mode: str, env: dict[str, str], tty: boo
     ],
 )
 def test_the_pager_is_chosen_as_git_does(env: dict[str, str], expected: str) -> None:
-    assert pager_command(env) == expected
+    assert command_of(env) == expected
 
 
 @given(st.text(), st.sampled_from(["auto", "always"]))

@@ -1,0 +1,226 @@
+"""The views of `agentwrap show`: each a stream of lines out of a recording, and the JSON document."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from agentwrap import text
+from agentwrap.cli import reading
+from agentwrap.errors import AgentwrapError
+from agentwrap.evidence import check
+from agentwrap.views import noise, summary
+from agentwrap.views.context import Context
+from agentwrap.views.filter import Filter
+from agentwrap.views.lines import stream_line
+from agentwrap.views.source import Row
+from agentwrap.views.styled import Line
+
+if TYPE_CHECKING:
+    from agentwrap.recording.reader import Reader
+
+
+class Wish(msgspec.Struct):
+    """What was asked for."""
+
+    view: str
+    chosen: Filter
+    everything: bool
+    limit: int | None
+    in_utc: bool
+
+
+def required_lines(judged: check.Report) -> Iterator[Line]:
+    """What `--require` asked for, judged."""
+    from agentwrap.views.coverage import judgement_lines
+
+    yield []
+    yield [("required", "title")]
+    yield from judgement_lines(judged.judgements)
+
+
+def lines_of(source: "Reader", wish: Wish, columns: int | None) -> Iterator[Line]:
+    """Every line of a view, as it is read."""
+    clock = reading.utc_clock(source.meta) if wish.in_utc else text.clock
+    context = Context(source, columns=columns, live=source.state() == "live", clock=clock)
+    yield from summary.header(source, reading.started_words(source.meta, in_utc=wish.in_utc), columns)
+    yield []
+    yield from _VIEWS[wish.view](source, wish, context)
+    if wish.view != "gaps":
+        yield from _closing_gaps(source)
+
+
+def _closing_gaps(source: "Reader") -> Iterator[Line]:
+    statements = check.statements(source)
+    yield from summary.gap_summary(check.holes(source))
+    yield from summary.uncovered(statements, ("exec", "file-write", "connect"))
+
+
+def _rows(source: "Reader", wish: Wish) -> Iterator[Row]:
+    """The rows the filter lets through."""
+    rows: Iterator[Row] = reading.rows_of(source, wish.chosen.kinds())
+    if not wish.chosen:
+        return rows
+    context = Context(source)
+    return (row for row in rows if wish.chosen(row, context.span))
+
+
+def _named_kinds(chosen: Filter) -> bool:
+    """Whether the filter names kinds one by one: then none of them is told elsewhere."""
+    return any(term.key == "kind" and not term.negated for term in chosen.terms)
+
+
+def _stream(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    tally, hidden, shown = summary.Tally(), Counter[str](), 0
+    explicit = _named_kinds(wish.chosen)
+    stopped = False
+    for row in _rows(source, wish):
+        tally.add(row)
+        context.follow(row)
+        reason = "" if wish.everything else noise.hidden(row, live=context.live, spans=context.span)
+        if reason and not (explicit and reason not in noise.NOISE):
+            hidden[reason] += 1
+            continue
+        if wish.limit is not None and shown >= wish.limit:
+            stopped = True
+            break
+        shown += 1
+        yield stream_line(row, context)
+    yield []
+    if stopped:
+        yield [(f"stopped after {text.count(shown, 'event')} (`-n`); there are more", "dim")]
+        return
+    if wish.chosen:
+        yield [(f"{shown:,} of {source.count():,} events match `{wish.chosen}` and are shown", "dim")]
+    else:
+        yield from summary.totals(tally, check.statements(source), check.holes(source))
+    yield from summary.hidden_summary(hidden, noise.NOISE if not wish.chosen else frozenset(hidden))
+
+
+def _tree(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    from agentwrap.views import tree
+
+    chosen, everything = wish.chosen, wish.everything
+    built = tree.build(source, lambda row: chosen(row, context.span) and (everything or not noise.hidden(row)))
+    yield from tree.tree_lines(built, context.columns)
+    yield []
+
+
+def _files(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    from agentwrap.views import files
+
+    hidden = Counter[str]()
+    changes = files.collect(_visible(source, wish, files.CHANGES, hidden), context)
+    yield from files.file_lines(changes, context)
+    yield []
+    number = text.count(len(changes), "path") if changes else "no path"
+    yield [(f"{number} changed, as far as it was seen", "")]
+    yield from summary.hidden_summary(hidden, noise.NOISE)
+
+
+def _diff(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    from agentwrap.views import files
+
+    hidden = Counter[str]()
+    yield from files.diff_lines(_visible(source, wish, files.CHANGES, hidden), context, lambda _row: True)
+    yield []
+    yield from summary.hidden_summary(hidden, noise.NOISE)
+
+
+def _visible(source: "Reader", wish: Wish, kinds: tuple[str, ...], hidden: Counter[str]) -> Iterator[Row]:
+    """Rows of some kinds that the filter lets through and that are no noise, up to the limit."""
+    left = wish.limit
+    context = Context(source)
+    for row in reading.rows_of(source, kinds):
+        if not wish.chosen(row, context.span):
+            continue
+        if not wish.everything and (reason := noise.hidden(row)):
+            hidden[reason] += 1
+            continue
+        if left is not None:
+            if left == 0:
+                return
+            left -= 1
+        yield row
+
+
+def _errors(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    yield from _only(source, wish, context, _is_error, "failed exit, signal or denial")
+
+
+def _denied(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    yield from _only(source, wish, context, lambda row: row.verdict == "deny", "denial")
+
+
+def _is_error(row: Row) -> bool:
+    failed = row.kind in ("process.exit", "run.end") and (row.data.get("status") or row.data.get("signal"))
+    return bool(failed) or row.verdict == "deny"
+
+
+def _only(
+    source: "Reader", wish: Wish, context: Context, wanted: Callable[[Row], bool], noun: str
+) -> Iterator[Line]:
+    shown = 0
+    for row in _rows(source, wish):
+        if wanted(row):
+            if wish.limit is not None and shown >= wish.limit:
+                break
+            shown += 1
+            yield stream_line(row, context)
+    if not shown:
+        yield [(f"no {noun} was recorded", "dim")]
+    yield []
+
+
+def _gaps(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    from agentwrap.views.coverage import coverage_table, gap_lines
+
+    if wish.chosen:
+        raise AgentwrapError("usage", "`--gaps` takes no filter", hint="`agentwrap show kind:gap ...` filters gaps")
+    yield from coverage_table(check.statements(source))
+    yield []
+    yield from gap_lines(source, context.clock)
+
+
+_VIEWS: dict[str, Callable[["Reader", Wish, Context], Iterator[Line]]] = {
+    "stream": _stream,
+    "tree": _tree,
+    "files": _files,
+    "diff": _diff,
+    "errors": _errors,
+    "denied": _denied,
+    "gaps": _gaps,
+}
+
+
+def _is_file(row: Row) -> bool:
+    return row.kind.startswith("file.")
+
+
+_WANTED: dict[str, Callable[[Row], bool]] = {
+    "errors": _is_error,
+    "denied": lambda row: row.verdict == "deny",
+    "files": _is_file,
+    "diff": _is_file,
+    "gaps": lambda row: row.kind == "gap",
+}
+
+
+def document_of(source: "Reader", wish: Wish, judged: check.Report | None) -> dict[str, Any]:
+    """The JSON document: the run, its coverage and gaps, its spans, and (streamed) the events the view is about."""
+    from agentwrap.export.jsonl import event_object, span_object
+
+    started_ns = summary.started_at(source.meta)
+    rows = filter(_WANTED.get(wish.view, lambda _row: True), _rows(source, wish))
+    document: dict[str, Any] = {
+        "schema": 1,
+        "meta": dict(source.meta),
+        "state": source.state(),
+        "coverage": [msgspec.structs.asdict(statement) for statement in check.statements(source)],
+        "gaps": [msgspec.structs.asdict(hole) for hole in check.holes(source)],
+        "spans": [span_object(span) for span in source.spans().values()],
+        "events": (event_object(row, started_ns) for row in islice(rows, wish.limit)),
+    }
+    return document if judged is None else {"check": judged.document(), **document}
