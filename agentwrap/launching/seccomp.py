@@ -107,7 +107,8 @@ def _abi_body(abi: Abi, action: int) -> list[bytes]:
     out = [_op(_LD, _OFFSET_NR)]
     if abi.audit_arch == ARCH_X86_64:
         # x32 shares the audit architecture and sets bit 30 of the number; no distribution runs it, so nothing is lost.
-        out += [_op(_JGE, X32_BIT, 0, 1), _op(_RET, RET_ERRNO | ENOSYS)]
+        # -1 is a call that a tracer has refused with an answer of its own, which must stay (seccomp(2)).
+        out += [_op(_JEQ, 0xFFFFFFFF, 2, 0), _op(_JGE, X32_BIT, 0, 1), _op(_RET, RET_ERRNO | ENOSYS)]
     for number, rule in abi.rules.items():
         body = _rule_body(rule, action)
         out += [_op(_JEQ, number, 0, len(body)), *body]

@@ -14,6 +14,7 @@ from agentwrap.launching.seccomp import Rule, answer
 from agentwrap.tracing import ptrace
 from agentwrap.tracing.files.settings import Who
 from agentwrap.tracing.files.tracker import FileTracker
+from agentwrap.tracing.interrupted import Interrupted
 from agentwrap.tracing.lifecycle import Lifecycle, Usage
 from agentwrap.tracing.observer import Observer
 from agentwrap.tracing.processes import ProcessTree
@@ -32,7 +33,7 @@ class PtraceLoop:
     """Follows every task of the tree.
 
     `on_main_end(status)` and `on_main_stop(signal)` tell about the main command. `every_call`: the rules, where there
-    is no filter to apply them and each call has to be stopped at.
+    is no filter to apply them and each call has to be stopped at. `interrupted`: where calls wait for a listener.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class PtraceLoop:
         on_main_stop: Callable[[int], None],
         on_fault: Callable[[CoverageKind, str], None],
         every_call: Mapping[tuple[int, int], Rule] | None = None,
+        interrupted: Interrupted | None = None,
     ) -> None:
         self._tree = tree
         self._lifecycle = lifecycle
@@ -56,6 +58,7 @@ class PtraceLoop:
         self._on_main_stop = on_main_stop
         self._on_fault = on_fault
         self._rules = every_call
+        self._interrupted = interrupted
         self._resume = ptrace.resume if every_call is None else ptrace.resume_to_call
         self._early: set[int] = set()
         self.main_stopped = False
@@ -134,8 +137,8 @@ class PtraceLoop:
         new = ptrace.event_message(tid)
         parent = self._tree.tasks.get(tid)
         if new and parent is not None:
-            # A clone may be a thread or a process: a thread is listed under its group.
-            if event == ptrace.EVENT_CLONE and os.path.exists(f"/proc/{parent.pid}/task/{new}"):
+            # Any of the three may be a thread: the event's name tells the flags given to clone(2), not what came of it.
+            if os.path.exists(f"/proc/{parent.pid}/task/{new}"):
                 self._tree.start_thread(new, parent)
             else:
                 process = self._tree.start(new, parent)
@@ -158,6 +161,8 @@ class PtraceLoop:
         root = self._tree.root
         if root is not None and tid == root.pid and number in _FORWARDABLE:
             self.delivered = [*self.delivered[-7:], (number, ptrace.signal_origin(tid)[1])]
+        if self._interrupted is not None:
+            self._interrupted.begin_anew(tid, self._tree.tasks.get(tid))
         self._resume(tid, number)
 
     def _group_stop(self, tid: int, number: int) -> None:

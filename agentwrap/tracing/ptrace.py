@@ -8,6 +8,8 @@ import ctypes
 import os
 import struct
 
+from agentwrap.launching.seccomp import ARCH_I386, ARCH_X86_64
+
 OPT_SYSGOOD, OPT_FORK, OPT_VFORK, OPT_CLONE, OPT_EXEC = 1, 2, 4, 8, 16
 OPT_SECCOMP, OPT_EXITKILL = 0x80, 1 << 20
 FOLLOW = OPT_SYSGOOD | OPT_FORK | OPT_VFORK | OPT_CLONE | OPT_EXEC | OPT_EXITKILL
@@ -19,6 +21,9 @@ _CONT, _SYSCALL, _POKEUSER, _GETEVENTMSG, _GETSIGINFO = 7, 24, 6, 0x4201, 0x4202
 _SEIZE, _LISTEN, _DETACH, _GET_SYSCALL_INFO = 0x4206, 0x4208, 17, 0x420E
 _OP_EXIT = 2  # PTRACE_SYSCALL_INFO_EXIT
 _ORIG_RAX, _RAX = 8 * 15, 8 * 10  # sys/user.h, struct user_regs_struct
+_GETREGS = 12
+_ERESTARTSYS, _ERESTARTNOINTR = 512, 513  # linux/errno.h: what a call "returns" until its signal is delivered
+_CS_32 = 0x23  # arch/x86/include/asm/segment.h, __USER32_CS
 
 _libc = ctypes.PyDLL(None)
 _ptrace = _libc.ptrace
@@ -29,6 +34,9 @@ _errno_location.restype = ctypes.POINTER(ctypes.c_int)
 
 _message = (ctypes.c_ulong * 1)()
 _message_address = ctypes.addressof(_message)
+_registers = bytearray(27 * 8)
+_registers_address = ctypes.addressof((ctypes.c_char * len(_registers)).from_buffer(_registers))
+_unpack_registers = struct.Struct("=10Qq4Qi4xQQ").unpack_from
 _info = bytearray(128)
 _info_address = ctypes.addressof((ctypes.c_char * 128).from_buffer(_info))
 # struct ptrace_syscall_info: op u8, pad, arch u32, instruction_pointer u64, stack_pointer u64, then nr and six args
@@ -94,3 +102,20 @@ def refuse_syscall(tid: int, errno: int) -> None:
     """At a seccomp or entry stop: the call is not made and returns -errno (seccomp(2), SECCOMP_RET_TRACE)."""
     _ptrace(_POKEUSER, tid, ctypes.c_void_p(_ORIG_RAX), ctypes.c_void_p(0xFFFFFFFFFFFFFFFF))
     _ptrace(_POKEUSER, tid, ctypes.c_void_p(_RAX), ctypes.c_void_p(-errno & 0xFFFFFFFFFFFFFFFF))
+
+
+def interrupted_call(tid: int) -> tuple[int, int, tuple[int, ...]] | None:
+    """At a signal stop: the call (as `syscall_info`) that this signal ends with EINTR unless it has SA_RESTART."""
+    if _ptrace(_GETREGS, tid, None, _registers_address) < 0:
+        return None
+    *_, rbp, rbx, _r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, number, _ip, cs = _unpack_registers(_registers)
+    if rax != -_ERESTARTSYS:
+        return None
+    if cs == _CS_32:
+        return ARCH_I386, number, (rbx, rcx, rdx, rsi, rdi, rbp)
+    return ARCH_X86_64, number, (rdi, rsi, rdx, r10, r8, r9)
+
+
+def restart_interrupted(tid: int) -> None:
+    """At a signal stop: the interrupted call begins anew after the handler, whatever the handler's flags say."""
+    _ptrace(_POKEUSER, tid, ctypes.c_void_p(_RAX), ctypes.c_void_p(-_ERESTARTNOINTR & 0xFFFFFFFFFFFFFFFF))

@@ -28,6 +28,7 @@ from agentwrap.tracing import noise, notify, ptrace
 from agentwrap.tracing.files.settings import FileSettings, Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.found import FoundTree
+from agentwrap.tracing.interrupted import Interrupted
 from agentwrap.tracing.lifecycle import Lifecycle
 from agentwrap.tracing.loop import PtraceLoop
 from agentwrap.tracing.observer import Observer
@@ -173,6 +174,7 @@ class Tracer:
                 self._main_stopped,
                 self._fault,
                 watched.by_call(reads=self._settings.files.reads) if launched.mode == child.MODE_EVERY_CALL else None,
+                Interrupted() if listener is not None else None,
             )
         else:
             # Our death must not come before the tree's: without ptrace nothing else would end it.

@@ -41,6 +41,12 @@ _ISOLATION = (
 # socketcall(2) numbers of bind, connect, listen, sendto, sendmsg, sendmmsg (linux/net.h)
 _SOCKETCALL = (2, 3, 4, 11, 16, 20)
 
+NEVER_SLEEP = frozenset(_FILE + _REACH + _ISOLATION + ["bind", "listen", "seccomp", "io_uring_setup"]) - {
+    "creat",
+    "openat2",
+}
+"""Reported calls that no signal can interrupt, as programs know them (signal(7)); opens depend on what they open."""
+
 
 def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool) -> dict[int, Rule]:
     opening: Rule = Always() if reads else ArgumentHas(2, WRITING_OPEN)
