@@ -27,18 +27,10 @@ class Stored(NamedTuple):
     keyed: str
 
 
-class Columns(NamedTuple):
-    """A row of `event` without `seq` and `leaf` (`data` still as bytes), its parts, and the object `data` is of."""
-
-    at_ns: int
-    kind: str
-    span: str
-    pid: int | None
-    subject: str | None
-    verdict: str | None
-    data: bytes
-    parts: list[tuple[str, int, bytes]]
-    fields: dict[str, Any]
+Columns = tuple[int, str, str, int | None, str | None, str | None, bytes, list[tuple[str, int, bytes]], dict[str, Any]]
+"""(at_ns, kind, span, pid, subject, verdict, data, parts, fields): a row of `event` without `seq` and `leaf`, `data` as
+bytes; its parts; and the object that `data` is the JSON of. A plain tuple: one is made for every event.
+"""
 
 
 class Encoder:
@@ -58,7 +50,7 @@ class Encoder:
             event = self._redacted(event, layout)
         fields, parts = layout.fields(event, self._state)
         subject = event.subject
-        return Columns(
+        return (
             event.at_ns,
             layout.kind,
             event.span,

@@ -48,7 +48,8 @@ def _try(path: Path, option: str) -> sqlite3.Connection:
     try:
         connection.execute("SELECT count(*) FROM meta").fetchone()
         connection.execute("PRAGMA query_only=1")
-    except sqlite3.Error as error:
+    # UnicodeDecodeError: the sqlite3 module fails to decode a message that quotes damaged text.
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         connection.close()
         raise AgentwrapError(
             "damaged", "the recording is damaged", evidence=f"{path}: {error}", hint="agentwrap verify"

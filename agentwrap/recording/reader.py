@@ -19,7 +19,7 @@ from agentwrap.recording.header import read_header
 from agentwrap.recording.opening import connect
 from agentwrap.recording.spans import SpanRow
 
-_decode = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 _COLUMNS = "SELECT seq, at_ns, kind, span, pid, subject, verdict, data FROM event WHERE seq > ?"
 
 
@@ -62,7 +62,7 @@ class Reader:
     def _ask(self, statement: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self.connection.execute(statement, values)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise damaged(self.path, error) from error
 
     @property
@@ -87,7 +87,7 @@ class Reader:
         for seq, at_ns, kind, span, pid, subject, verdict, data in self._ask(statement, values):
             try:
                 fields = _decode(data)
-            except (msgspec.DecodeError, TypeError) as error:
+            except (msgspec.DecodeError, TypeError, UnicodeDecodeError) as error:
                 raise damaged(self.path, error, f"event {seq}") from error
             # SQLite holds any type in any column: a file made by hand must not surprise those who read rows.
             if not _shaped((at_ns, pid or 0), (kind, span or "", subject or "", verdict or ""), fields):
@@ -108,7 +108,7 @@ class Reader:
         span_id, parent, kind, name, start_ns, end_ns, status, data = row
         try:
             fields = _decode(data or "{}")
-        except (msgspec.DecodeError, TypeError) as error:
+        except (msgspec.DecodeError, TypeError, UnicodeDecodeError) as error:
             raise damaged(self.path, error, f"span {span_id}") from error
         words = (span_id, parent or "", kind, name or "", status or "")
         if not _shaped((start_ns or 0, end_ns or 0), words, fields):

@@ -5,13 +5,18 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from recordings import make
 
 from agentwrap.errors import AgentwrapError
 from agentwrap.events import NetConnect
+from agentwrap.evidence.verify import verify
+from agentwrap.recording.header import MAGIC, _parse
 from agentwrap.recording.reader import Reader
 from agentwrap.recording.snapshot import finalise, snapshot
 
@@ -181,6 +186,48 @@ def test_damage_is_an_error_not_a_traceback(tmp_path: Path) -> None:
     with Reader.open(path) as reader, pytest.raises(AgentwrapError) as caught:
         list(reader.rows())
     assert (caught.value.kind, "event 3" in caught.value.evidence) == ("damaged", True)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 45055), st.binary(min_size=1, max_size=40)), min_size=1, max_size=12))
+def test_any_damage_gives_rows_or_one_error(tmp_path: Path, damage: list[tuple[int, bytes]]) -> None:
+    whole = bytearray((make.FOLDER / "good.agentlog").read_bytes())
+    for offset, data in damage:
+        whole[offset : offset + len(data)] = data
+    path = tmp_path / "damaged.agentlog"
+    path.write_bytes(whole)
+    assert kind_of_refusal(lambda: read_everything(path)) in ("", "damaged", "not-a-recording", "newer-format")
+    words: list[str] = []
+    refusal = kind_of_refusal(lambda: words.append(verify(path, public_key=make.public_key()).word))
+    assert refusal in ("", "not-a-recording", "newer-format")
+    if bytes(whole) != (make.FOLDER / "good.agentlog").read_bytes():
+        assert "intact" not in words
+
+
+def kind_of_refusal(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except AgentwrapError as error:
+        return error.kind
+    return ""
+
+
+def read_everything(path: Path) -> None:
+    with Reader.open(path) as reader:
+        for row in reader.rows():
+            assert isinstance(row.data, dict)
+        reader.spans()
+        reader.state()
+        assert isinstance(reader.meta, dict)
+        reader.count()
+        reader.blob("00" * 32)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_header_or_refused(data: bytes) -> None:
+    for head in (data, MAGIC + data, MAGIC + data[:52] + b"AWLG" + data[52:]):
+        refusal = kind_of_refusal(lambda head=head: _parse(Path("x"), head, len(head)))  # type: ignore[misc]
+        assert refusal in ("", "not-a-recording", "newer-format")
 
 
 def test_a_huge_file_is_opened_without_being_read(tmp_path: Path) -> None:

@@ -106,7 +106,10 @@ class ExactSet:
             return True
         if len(self._short_literals) > _FEW:
             return not self._short.absent(data)
-        return any(data.find(literal) >= 0 for literal in self._short_literals)
+        for literal in self._short_literals:  # noqa: SIM110 - any() with a generator takes twice as long here
+            if data.find(literal) >= 0:
+                return True
+        return False
 
     def find(self, data: bytes) -> list[tuple[int, int, Secret]]:
         """Every occurrence, as (start, end, secret)."""
