@@ -3,10 +3,13 @@
 Knows where the paths, descriptors and flags lie in the arguments; what a change means is `tracing.files`' business.
 """
 
+import os
+import stat
 import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
+from agentwrap.tracing.blindspots import BlindSpots
 from agentwrap.tracing.files.settings import Place, Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.processes import Process
@@ -31,8 +34,9 @@ class _At(NamedTuple):
 class FileCalls:
     """Handlers by call name; each returns 0: what a witness sees always goes on."""
 
-    def __init__(self, memory: Memory, files: FileTracker, *, reads: bool) -> None:
+    def __init__(self, memory: Memory, files: FileTracker, blind: BlindSpots, *, reads: bool) -> None:
         self._memory = memory
+        self._blind = blind
         self._files = files
         self._reads = reads
         self.handlers: dict[str, Handler] = {}
@@ -64,12 +68,19 @@ class FileCalls:
                 place = self._place(process, tid, arguments, at)
                 who = Who(tid, process.pid, process.span)
                 if writes:
+                    if place.path.startswith((b"/dev/", b"/proc/")):
+                        self._special(process, place, flags)
                     self._files.opening(who, place, flags, mode)
                 else:
                     self._files.reading(who, place)
                 return 0
 
             return handle
+
+        def by_handle(process: Process, _tid: int, arguments: Arguments) -> int:
+            if arguments[2] & WRITING_OPEN:
+                self._blind.opened_by_handle(process)
+            return 0
 
         def how(tid: int, arguments: Arguments) -> tuple[int, int]:
             flags, mode = struct.unpack("=QQ", self._memory.read(tid, arguments[2], 16))
@@ -79,6 +90,14 @@ class FileCalls:
         self.handlers["creat"] = opening(_At(None, 0), lambda _, a: (_O_CREAT_FLAGS, a[1]))
         self.handlers["openat"] = opening(_At(0, 1), lambda _, a: (a[2], a[3]))
         self.handlers["openat2"] = opening(_At(0, 1), how)
+        self.handlers["open_by_handle_at"] = by_handle
+
+    def _special(self, process: Process, place: Place, flags: int) -> None:
+        """Writing to a device or to a kernel interface that is no file of anybody's."""
+        if flags & os.O_ACCMODE == os.O_RDONLY or self._blind.memory_of_another(process, place.path):
+            return
+        if place.path.startswith(b"/dev/") and stat.S_ISBLK(os.stat(place.host).st_mode):
+            self._blind.raw_device(process, place.path)
 
     def _simple(self, at: _At, act: Callable[[Who, Place, Arguments], None]) -> Handler:
         def handle(process: Process, tid: int, arguments: Arguments) -> int:

@@ -5,10 +5,11 @@ import socket
 from collections.abc import Callable
 
 from agentwrap.events import DnsServer, Family, Gap, NetBind, NetConnect, NetListen, NetSend, Sink, Transport
+from agentwrap.tracing.blindspots import BlindSpots
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import addresses
 from agentwrap.tracing.syscalls.addresses import DNS_PORT, SOCKADDR_MAX, Address
-from agentwrap.tracing.tracee import Memory, signed
+from agentwrap.tracing.tracee import AT_FDCWD, Memory, locate, signed
 
 Arguments = tuple[int, ...]
 _QUERY_BYTES = 512
@@ -46,10 +47,11 @@ def _pidfd_getfd(pid: int, descriptor: int) -> int:
 class NetworkCalls:
     """Handlers by call name, for both ABIs; `wide` says which layout the caller's structs have."""
 
-    def __init__(self, memory: Memory, sink: Sink, now: Callable[[], int]) -> None:
+    def __init__(self, memory: Memory, sink: Sink, now: Callable[[], int], blind: BlindSpots) -> None:
         self._memory = memory
         self._sink = sink
         self._now = now
+        self._blind = blind
         self._can_duplicate = True
         self.handlers: dict[str, Callable[[Process, int, Arguments, bool], int]] = {
             "connect": self._connect,
@@ -64,6 +66,15 @@ class NetworkCalls:
     def _address(self, tid: int, pointer: int, size: int) -> Address | None:
         size = min(size & 0xFFFFFFFF, SOCKADDR_MAX)
         return addresses.decode(self._memory.read(tid, pointer, size)) if pointer and size >= 2 else None
+
+    def _absolute(self, process: Process, tid: int, path: bytes) -> bytes:
+        """A unix socket's path as the process means it (unix(7): relative ones are looked up like any other)."""
+        if not path or path.startswith((b"/", b"@")):
+            return path
+        try:
+            return locate(tid, AT_FDCWD, path, foreign=process.foreign).path
+        except OSError:
+            return path
 
     def _transport(self, process: Process, descriptor: int, family: str) -> Transport:
         """The kind of the socket, from a duplicate of it; `unknown` where duplicates are refused (Docker's profile)."""
@@ -104,6 +115,9 @@ class NetworkCalls:
                 )
             )
             return 0
+        path = self._absolute(process, tid, address.path)
+        if address.family == "unix":
+            self._blind.connecting(process, address, path)
         self._sink(
             NetConnect(
                 at_ns=at_ns,
@@ -113,7 +127,7 @@ class NetworkCalls:
                 transport=transport,
                 host=address.host,
                 port=address.port,
-                path=address.path,
+                path=path,
             )
         )
         return 0
@@ -121,6 +135,8 @@ class NetworkCalls:
     def _bind(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
         address = self._address(tid, arguments[1], arguments[2])
         if address is not None and address.family != "netlink":
+            path = self._absolute(process, tid, address.path)
+            self._blind.bound(address._replace(path=path))
             self._sink(
                 NetBind(
                     at_ns=self._now(),
@@ -130,7 +146,7 @@ class NetworkCalls:
                     transport=self._transport(process, signed(arguments[0]), address.family),
                     host=address.host,
                     port=address.port,
-                    path=address.path,
+                    path=path,
                 )
             )
         return 0
@@ -158,7 +174,7 @@ class NetworkCalls:
     def _sendto(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
         address = self._address(tid, arguments[4], arguments[5])
         if address is not None:
-            self._sent(process, tid, address, arguments[1], arguments[2])
+            self._sent(process, tid, signed(arguments[0]), address, arguments[1], arguments[2])
         return 0
 
     def _sendmsg(self, process: Process, tid: int, arguments: Arguments, wide: bool) -> int:
@@ -184,7 +200,7 @@ class NetworkCalls:
         if header.name:
             address = self._address(tid, header.name, header.name_size)
             if address is not None:
-                self._sent(process, tid, address, *buffer)
+                self._sent(process, tid, descriptor, address, *buffer)
         elif known is not None:
             self._question(process, tid, known, *buffer)
 
@@ -197,7 +213,7 @@ class NetworkCalls:
                 )
             )
 
-    def _sent(self, process: Process, tid: int, address: Address, pointer: int, size: int) -> None:
+    def _sent(self, process: Process, tid: int, descriptor: int, address: Address, pointer: int, size: int) -> None:
         """A datagram with an address: told the first time, counted after that (`ended` tells the count)."""
         if address.port == DNS_PORT and address.family in ("inet", "inet6"):
             self._question(process, tid, (address.host, address.port), pointer, size)
@@ -207,7 +223,10 @@ class NetworkCalls:
         seen = process.sends.get(key, 0)
         process.sends[key] = seen + 1
         if seen == 0:
-            self._sink(_send_event(self._now(), process, address, 1))
+            transport = self._transport(process, descriptor, address.family)
+            if address.family == "unix":
+                self._blind.connecting(process, address, self._absolute(process, tid, address.path))
+            self._sink(_send_event(self._now(), process, address, 1, transport))
 
     def ended(self, process: Process) -> None:
         """The process is gone: tell how many datagrams followed the first to each address."""
@@ -263,13 +282,15 @@ def _local_address(sock: socket.socket) -> Address:
     return Address("other")
 
 
-def _send_event(at_ns: int, process: Process, address: Address, count: int) -> NetSend:
+def _send_event(
+    at_ns: int, process: Process, address: Address, count: int, transport: Transport = "unknown"
+) -> NetSend:
     return NetSend(
         at_ns=at_ns,
         span=process.span,
         pid=process.pid,
         family=address.family,
-        transport="datagram" if address.family == "unix" else "udp",
+        transport=transport if transport != "unknown" else "datagram" if address.family == "unix" else "udp",
         host=address.host,
         port=address.port,
         path=address.path,

@@ -1,10 +1,12 @@
 """One reported call, from numbers to the handler that knows it. The same for notifications and for ptrace stops."""
 
 import errno
+import os
 from collections.abc import Callable
 
 from agentwrap.events import CoverageKind, Gap, Sink
 from agentwrap.launching.seccomp import ARCH_X86_64
+from agentwrap.tracing.blindspots import BlindSpots
 from agentwrap.tracing.calls_file import FileCalls
 from agentwrap.tracing.calls_network import NetworkCalls
 from agentwrap.tracing.calls_process import ProcessCalls
@@ -38,8 +40,9 @@ class Observer:
     ) -> None:
         self._sink = sink
         self._now = now
-        self.network = NetworkCalls(memory, sink, now)
-        file_calls = FileCalls(memory, files, reads=reads)
+        blind = BlindSpots(sink, now, os.path.exists)
+        self.network = NetworkCalls(memory, sink, now, blind)
+        file_calls = FileCalls(memory, files, blind, reads=reads)
         process_calls = ProcessCalls(memory, sink, now, traced=traced, notifying=notifying)
         self._table: dict[tuple[int, int], tuple[str, Callable[[Process, int, Arguments], int]]] = {}
         plain = file_calls.handlers | process_calls.handlers

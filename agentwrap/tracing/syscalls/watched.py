@@ -52,6 +52,7 @@ def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool) -> dict[in
     opening: Rule = Always() if reads else ArgumentHas(2, WRITING_OPEN)
     old_opening: Rule = Always() if reads else ArgumentHas(1, WRITING_OPEN)
     by_name: dict[str, Rule] = {"openat": opening, "open": old_opening}
+    by_name["open_by_handle_at"] = ArgumentHas(2, WRITING_OPEN)
     by_name |= dict.fromkeys(_FILE, Always())
     by_name["sendto"] = ArgumentNonzero(4)
     by_name |= dict.fromkeys(_NETWORK + _REACH + _ISOLATION, Always())

@@ -48,6 +48,7 @@ NUMBERS: dict[str, int] = {
     "symlinkat": 304,
     "fchmodat": 306,
     "unshare": 310,
+    "open_by_handle_at": 342,
     "sendmmsg": 345,
     "setns": 346,
     "process_vm_writev": 348,

@@ -47,6 +47,7 @@ NUMBERS: dict[str, int] = {
     "symlinkat": 266,
     "fchmodat": 268,
     "unshare": 272,
+    "open_by_handle_at": 304,
     "sendmmsg": 307,
     "setns": 308,
     "process_vm_writev": 311,
