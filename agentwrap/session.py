@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TERM_GRACE_S = 10.0
 TIMEOUT_GRACE_S = 5.0
 _LOOK_S = 0.05
+_CLOCK_JUMP_NS = 1_000_000_000
 _PR_SET_CHILD_SUBREAPER = 36
 _WATCHED_SIGNALS = frozenset(
     {
@@ -471,6 +472,26 @@ class Session:
             ]
         )
 
+    def _clock_jump(self) -> "list[Item]":
+        """The wall clock was set, or the machine slept: times of day computed from the start are off from then on."""
+        from agentwrap.events import Gap
+
+        now = self._now()
+        off_ns = time.time_ns() - self._started_unix_ns - now
+        if abs(off_ns) < _CLOCK_JUMP_NS:
+            return []
+        return [
+            Gap(
+                at_ns=now,
+                what="process",
+                cause="clock-jump",
+                could_hide="the time of day of events: the clock was set, or the machine slept",
+                from_ns=0,
+                to_ns=now,
+                detail=b"%+.1f s" % (off_ns / 1e9),
+            )
+        ]
+
     def _close(self) -> None:
         from agentwrap.events import RunEnd
 
@@ -482,13 +503,14 @@ class Session:
             reason = "timeout" if outcome.timed_out else "lost"
         self._pump.put(
             [
+                *self._clock_jump(),
                 RunEnd(
                     at_ns=self._now(),
                     status=os.WEXITSTATUS(status) if status is not None and not killed_by else None,
                     signal=killed_by,
                     reason=reason,
                     ended_daemons=outcome.ended_daemons,
-                )
+                ),
             ]
         )
         outcome.sealed = self._pump.flush_and_close()
