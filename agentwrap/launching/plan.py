@@ -57,7 +57,7 @@ def coverage(standing: Standing, *, reads: bool) -> list[Coverage]:
         "ptrace+trace": "ptrace",
         "ptrace+calls": "ptrace at every call",
     }
-    # Paths and addresses lie in the caller's memory: without it a notification tells that something was asked, not what.
+    # Paths and addresses lie in the caller's memory: without it a notification tells that, not what, was asked.
     call = "" if standing.memory_refused else calls.get(mode, "")
     weak = "only processes that make a reported call; forks and most exit statuses unknown" if mode == "notify" else ""
     out = [
