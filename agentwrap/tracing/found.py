@@ -7,15 +7,17 @@ coverage statement says so.
 
 import os
 import select
+import stat
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from agentwrap.events import ProcessExec
 from agentwrap.tracing.files.tracker import FileTracker
+from agentwrap.tracing.image import MAX_ARGUMENT_BYTES
 from agentwrap.tracing.lifecycle import Lifecycle, Usage
 from agentwrap.tracing.processes import Process, ProcessTree
-from agentwrap.tracing.tracee import AT_FDCWD, Memory, locate, signed
+from agentwrap.tracing.tracee import AT_FDCWD, Memory, descriptor_target, locate, signed
 
 _MAX_ARGUMENTS = 4096
 
@@ -97,30 +99,32 @@ class FoundTree:
             self._poll.register(descriptor, select.POLLIN)
         self._watches[process.pid] = _Watch(descriptor, _identity(process.pid))
 
-    def executing(self, process: Process, tid: int, name: str, arguments: tuple[int, ...]) -> None:
+    def executing(self, process: Process, tid: int, name: str, arguments: tuple[int, ...], *, wide: bool) -> None:
         """An execve was asked for; whether it succeeds is seen at the process's next sign of life."""
         base = 1 if name == "execveat" else 0
         directory = signed(arguments[0]) if base else AT_FDCWD
         path = self._memory.string(tid, arguments[base])
-        argv = self._strings(tid, arguments[base + 1])
-        try:
-            path = locate(tid, directory, path, foreign=process.foreign).path
-        except OSError:
+        argv = self._strings(tid, arguments[base + 1], 8 if wide else 4)
+        place = locate(tid, directory, path, foreign=process.foreign) if path else None
+        if place is not None and not _is_program(place.host):
             return  # a step of a PATH search
         with self._lock:
             watch = self._watches.get(process.pid)
             if watch is not None:
-                watch.pending = (path, argv)
+                watch.pending = (descriptor_target(tid, directory) if place is None else place.path, argv)
         self._memory.forget(process.pid)
+        self._memory.forget(tid)
 
-    def _strings(self, tid: int, pointer: int) -> tuple[bytes, ...]:
-        out = []
+    def _strings(self, tid: int, pointer: int, pointer_bytes: int) -> tuple[bytes, ...]:
+        out: list[bytes] = []
+        left = MAX_ARGUMENT_BYTES
         for i in range(_MAX_ARGUMENTS):
-            raw = self._memory.read(tid, pointer + 8 * i, 8)
+            raw = self._memory.read(tid, pointer + pointer_bytes * i, pointer_bytes)
             address = int.from_bytes(raw, "little")
-            if len(raw) < 8 or not address:
+            if len(raw) < pointer_bytes or not address or left <= 0:
                 break
             out.append(self._memory.string(tid, address))
+            left -= len(out[-1]) + 1
         return tuple(out)
 
     def confirm(self, process: Process) -> None:
@@ -193,6 +197,15 @@ class FoundTree:
                 confirmed=False,
             )
         )
+
+
+def _is_program(host: bytes) -> bool:
+    """Whether execve has any chance (execve(2): a regular file that somebody may execute)."""
+    try:
+        mode = os.stat(host).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) and bool(mode & 0o111)
 
 
 def _identity(pid: int) -> tuple[bytes, bytes]:

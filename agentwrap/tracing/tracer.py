@@ -24,6 +24,7 @@ from typing import NoReturn
 from agentwrap.events import CoverageKind, Gap
 from agentwrap.launching import child
 from agentwrap.launching.child import ChildPlan, Launched
+from agentwrap.launching.seccomp import ARCH_X86_64
 from agentwrap.tracing import noise, notify, ptrace
 from agentwrap.tracing.files.settings import FileSettings, Who
 from agentwrap.tracing.files.tracker import FileTracker
@@ -274,7 +275,7 @@ class Tracer:
         if name is None:
             return observer.call(process, tid, arch, number, arguments)
         try:
-            found.executing(process, tid, name, arguments)
+            found.executing(process, tid, name, arguments, wide=arch == ARCH_X86_64)
         except OSError:
             pass  # a bad pointer, or a process that is gone: the exec fails by itself
         return 0

@@ -140,11 +140,12 @@ SCENARIO(signal_with_a_value) {
     CHECK(came == 6 && told.si_value.sival_int == 4); return 0;
 }
 SCENARIO(stops_and_goes_on) {
-    int s; pid_t p = fork(); if (!p) { raise(SIGSTOP); made("child"); _exit(7); }
+    int s, q[2]; char c; CHECK(!pipe(q));
+    pid_t p = fork(); if (!p) { raise(SIGSTOP); made("child"); read(q[0], &c, 1); _exit(7); }
     CHECK(waitpid(p, &s, WUNTRACED) == p && WIFSTOPPED(s) && WSTOPSIG(s) == SIGSTOP);
     CHECK(waitpid(p, &s, WNOHANG) == 0); CHECK(access("child", F_OK));
     kill(p, SIGCONT); CHECK(waitpid(p, &s, WCONTINUED) == p && WIFCONTINUED(s));
-    CHECK(ended(p, 0) == 7);
+    CHECK(write(q[1], ".", 1) == 1); CHECK(ended(p, 0) == 7);
     p = fork(); if (!p) for (;;) pause();
     for (int i = 0; i < 20; i++) {
         kill(p, i % 2 ? SIGTSTP : SIGSTOP); siginfo_t info = {0};
