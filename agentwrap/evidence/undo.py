@@ -63,7 +63,7 @@ class Trail:
 
     `was`: its path before the run, None if the run made it. `now`: its path after, None if it is gone. `first`: its
     content before the run, None if that did not change; `last`: as it was recorded last, None if never.
-    `twin`: what it is a hard link to.
+    `twin`: what it was made a hard link to; `names`: all the names of its inode that the run made or linked to.
     """
 
     was: bytes | None
@@ -77,6 +77,7 @@ class Trail:
     owner_first: tuple[int, int] | None = None
     owner_last: tuple[int, int] | None = None
     twin: "Trail | None" = None
+    names: "list[Trail]" = field_of(default_factory=list)
     cannot: list[str] = field_of(default_factory=list)
 
     @property
@@ -140,6 +141,8 @@ class Replay:
         if moved is not None:
             moved.now = None
         trail = self._find(path, before.type, klass)
+        if trail.names:
+            self._edit_all_names(trail, before, after, in_place=data.get("via", "write") in ("write", "unknown"))
         if trail.was is not None and trail.first is None:
             trail.first = before
         trail.klass, trail.type = klass, after.type if change == "modify" else before.type
@@ -149,6 +152,20 @@ class Replay:
             self._at.pop(path, None)
             if change == "transient" and trail.first is before:
                 trail.was = None  # made by the run, though its making was not recorded
+
+    @staticmethod
+    def _edit_all_names(trail: Trail, before: State, after: State, *, in_place: bool) -> None:
+        """A write through one name of an inode changes what is seen by all; anything else parts that name."""
+        names = trail.names
+        if not in_place or after.type == "absent":
+            names.remove(trail)
+            trail.names = []
+            return
+        for other in names:
+            if other.was is not None and other.first is None:
+                other.first = before
+            if other.first is not None or other.was is None:
+                other.last = after
 
     def _rename(self, path: bytes, target: bytes, klass: str, data: dict[str, Any]) -> None:
         kind = str(data.get("type", "file"))
@@ -178,6 +195,11 @@ class Replay:
 
     def _mode(self, path: bytes, klass: str, data: dict[str, Any]) -> None:
         trail = self._find(path, "file", klass)
+        for one in trail.names or [trail]:
+            self._attribute(one, data)
+
+    @staticmethod
+    def _attribute(trail: Trail, data: dict[str, Any]) -> None:
         change = data["change"]
         if change == "mode":
             if trail.mode_first is None:
@@ -196,7 +218,12 @@ class Replay:
         if data["link"] == "symbolic":
             self._make(path, Trail(None, path, "symlink", klass, last=State(type="symlink", target=target)))
         else:
-            self._make(path, Trail(None, path, "file", klass, twin=self._find(target, "file", klass)))
+            twin = self._find(target, "file", klass)
+            trail = Trail(None, path, twin.type, klass, last=twin.last, twin=twin)
+            twin.names = twin.names or [twin]
+            twin.names.append(trail)
+            trail.names = twin.names
+            self._make(path, trail)
 
     # -- the tree
 

@@ -11,9 +11,11 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OVERWRITE = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -118,24 +120,41 @@ def put_file(
 ) -> None:
     """Put a file there, replacing what is there in one step. `unless` is asked just before, and raises to prevent it.
 
-    Owner and times are set where that is allowed; a set-id bit only together with the owner. Raises RestoreError.
+    A file with several names keeps them: it is written in place. Owner and times are set where that is allowed; a
+    set-id bit only together with the owner. Raises RestoreError.
     """
     with _folder(path) as (folder, name):
+        if _has_other_names(folder, name):
+            unless()
+            with os.fdopen(os.open(name, _OVERWRITE, dir_fd=folder), "wb") as file:
+                _fill(file, data, mode, owner, mtime_ns)
+            return
         partial = b".agentwrap-undo-" + secrets.token_hex(6).encode()
         descriptor = os.open(partial, _WRITE, 0o600, dir_fd=folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                mode = _give(file.fileno(), owner, mode)
-                os.fchmod(file.fileno(), mode)
-                os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
-                os.fsync(file.fileno())
+                _fill(file, data, mode, owner, mtime_ns)
             unless()
             os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             os.unlink(partial, dir_fd=folder)
             raise
+
+
+def _has_other_names(folder: int, name: bytes) -> bool:
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+
+
+def _fill(file: IO[bytes], data: bytes, mode: int, owner: tuple[int, int], mtime_ns: int) -> None:
+    file.write(data)
+    file.flush()
+    os.fchmod(file.fileno(), _give(file.fileno(), owner, mode))
+    os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
+    os.fsync(file.fileno())
 
 
 def _give(descriptor: int, owner: tuple[int, int], mode: int) -> int:

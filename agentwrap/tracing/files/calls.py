@@ -21,10 +21,11 @@ class Call:
     """A call of one thread. `names`: the host paths whose meaning it changes.
 
     `rival`: an earlier call of another thread about the same name that is not known to have happened. Of two that
-    remove or make the same thing only one can succeed: `done` tells that it was this one.
+    remove or make the same thing (`exclusive`) only one can succeed: `done` tells that it was this one.
     """
 
     __slots__ = ("at_ns", "done", "klass", "names", "place", "rival", "who")
+    exclusive = True
 
     def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int) -> None:
         self.who = who
@@ -187,7 +188,8 @@ class HardLink(Call):
                 target=self.old.path, link="hard", klass=self.klass,
             )
         )  # fmt: skip
-        desk.remember(who, place, self.klass, found, made=True, recorded=True)
+        # What is older than the run is so under its new name too.
+        desk.remember(who, place, self.klass, found, made=True, recorded=not desk.is_first(self.old.host))
         return True
 
 
@@ -250,11 +252,11 @@ class Truncate(Call):
     """truncate by path: nobody keeps it open, so it is looked at as soon as the call is over."""
 
     __slots__ = ("pending",)
+    exclusive = False
 
     def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int, pending: Pending) -> None:
         super().__init__(who, place, klass, at_ns)
         self.pending = pending
-        self.names = ()
 
     def attempt(self, desk: Desk) -> bool:
         """See `Call`."""
@@ -269,55 +271,55 @@ class Truncate(Call):
 
 
 class Attribute(Call):
-    """chmod, chown, setxattr: `states` are the values before, of the name itself and of what it leads to."""
+    """chmod, chown, setxattr. `places`: the name itself, and what it leads to if it is a link (chown may mean either).
 
-    __slots__ = ("change", "name", "states")
+    `states`: the values of all of them before.
+    """
+
+    __slots__ = ("change", "name", "places", "states")
+    exclusive = False
 
     def __init__(
         self,
         who: Who,
-        place: Place,
+        places: tuple[Place, ...],
         klass: FileClass,
         at_ns: int,
         change: Literal["mode", "owner", "xattr"],
         name: bytes = b"",
     ) -> None:
-        super().__init__(who, place, klass, at_ns)
+        super().__init__(who, places[0], klass, at_ns)
         self.change: Literal["mode", "owner", "xattr"] = change
         self.name = name
-        self.states = self._states()
-        self.names = ()  # two of them may both succeed
+        self.places = places
+        self.states = [self._state(place.host) for place in places]
+        self.names = tuple(place.host for place in places)
 
-    def _states(self) -> tuple[object, ...]:
-        host = self.place.host
-        found: list[object] = []
-        for follow in (False, True):
-            try:
-                if self.change == "xattr":
-                    found.append(_xattr(host, self.name, follow=follow))
-                    continue
-                status = os.stat(host, follow_symlinks=follow)
-                mode = (status.st_mode & 0o7777,) if self.change == "mode" else (status.st_uid, status.st_gid)
-                found.append(mode)
-            except OSError:
-                found.append(None)
-        return tuple(found)
+    def _state(self, host: bytes) -> tuple[int, ...] | bytes | None:
+        try:
+            if self.change == "xattr":
+                return _xattr(host, self.name)
+            status = os.lstat(host)
+        except OSError:
+            return None
+        return (status.st_mode & 0o7777,) if self.change == "mode" else (status.st_uid, status.st_gid)
 
     def attempt(self, desk: Desk) -> bool:
         """See `Call`."""
-        for old, new in zip(self.states, self._states(), strict=True):
+        for place, old in zip(self.places, self.states, strict=True):
+            new = self._state(place.host)
             if old != new and new is not None:
-                self._report(desk, old, new)
+                self._report(desk, place, old, new)
                 return True
         return False
 
-    def _report(self, desk: Desk, old: object, new: object) -> None:
-        who, path = self.who, self.place.path
-        pending = desk.pending.by_host.get(self.place.host)
+    def _report(self, desk: Desk, place: Place, old: object, new: object) -> None:
+        who, path = self.who, place.path
+        pending = desk.pending.by_host.get(place.host)
         if pending is not None and pending.before.absent and self.change != "xattr":
             return  # a file that is just being made: its creation tells mode and owner
         event = FileMode(
-            at_ns=self.at_ns, span=who.span, pid=who.pid, path=path, change=self.change, klass=self.klass,
+            at_ns=self.at_ns, span=who.span, pid=who.pid, path=path, change=self.change, klass=desk.classify(path),
             before=old[0] if self.change == "mode" and isinstance(old, tuple) else 0,
             after=new[0] if self.change == "mode" and isinstance(new, tuple) else 0,
             before_owner=old if self.change == "owner" and isinstance(old, tuple) else (0, 0),
@@ -327,8 +329,8 @@ class Attribute(Call):
         desk.report.sink(event)
 
 
-def _xattr(host: bytes, name: bytes, *, follow: bool) -> bytes:
+def _xattr(host: bytes, name: bytes) -> bytes:
     try:
-        return os.getxattr(host, name, follow_symlinks=follow)
+        return os.getxattr(host, name, follow_symlinks=False)
     except OSError:
         return b"\0absent"  # never set, or not for us to read (security.*, trusted.*): no change is seen then

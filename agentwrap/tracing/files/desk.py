@@ -95,7 +95,7 @@ class Desk:
             self.pending.by_host[place.host] = pending
             return pending
         known = self.known.get(place.host)
-        pending = Pending(place, klass, before, first=known is None or not (known.made or known.recorded))
+        pending = Pending(place, klass, before, first=known is None or not known.recorded)
         if known is not None and known.looks and self.now() < known.due_ns + REST_NS:
             pending.looks, pending.due_ns = known.looks, known.due_ns
         self.keep(pending, who)
@@ -124,7 +124,7 @@ class Desk:
     def is_first(self, host: bytes) -> bool:
         """Whether what is there now is what was there before the run, and not recorded yet."""
         known = self.known.get(host)
-        return known is None or not (known.made or known.recorded)
+        return known is None or not known.recorded
 
     def keep(self, pending: Pending, who: Who) -> None:
         """The content of the state before goes to the spool, within its bounds."""
@@ -235,7 +235,7 @@ class Desk:
         elif known is None:
             known = Known(
                 place.path, found.state, found.key, found.signature,
-                made=made, recorded=recorded or made, span=who.span, pid=who.pid, klass=klass,
+                made=made, recorded=recorded, span=who.span, pid=who.pid, klass=klass,
             )  # fmt: skip
             self.known.put(place.host, known)
         else:

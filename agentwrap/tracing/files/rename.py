@@ -100,7 +100,7 @@ class Rename(Call):
         if not self.replaced.absent and not made:
             self._left(desk, after)
         made = made and self.replaced.absent
-        recorded = not self.replaced.absent or (known is not None and known.recorded)
+        recorded = made or not self.replaced.absent or (known is not None and known.recorded)
         desk.remember(who, new, self.klass, after, made=made, recorded=recorded)
         if source is not None:
             self._go_on(desk, source, after)

@@ -330,8 +330,14 @@ class FileTracker:
         place = self._steady(place)
         self._meet(who, place)
         klass = self._class(place)
-        if not _no_files_there(klass, place.path):
-            self._call(Attribute(who, place, klass, self._desk.now(), change, name))
+        if _no_files_there(klass, place.path):
+            return
+        status = lstat(place.host)
+        target = follow(place, who.tid) if status is not None and stat.S_ISLNK(status.st_mode) else None
+        places = (place,) if target is None else (place, target)
+        if target is not None:
+            self._meet(who, target)
+        self._call(Attribute(who, places, klass, self._desk.now(), change, name))
 
     # -- reads
 
@@ -419,7 +425,7 @@ class FileTracker:
         self._calls[call.who.tid] = call
         for name in call.names:
             rival = self._claims.get(name)
-            if rival is not None and rival.who.tid != call.who.tid:
+            if rival is not None and rival.who.tid != call.who.tid and call.exclusive and rival.exclusive:
                 call.rival = rival
             self._claims[name] = call
 

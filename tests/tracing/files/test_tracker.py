@@ -588,6 +588,15 @@ def test_modes_are_told_when_they_changed(bench: Any, aged: Aged) -> None:
     assert (event.change, event.before, event.after) == ("mode", 0o644, 0o755)
 
 
+def test_a_mode_changed_through_a_link_is_told_of_its_target(bench: Any, aged: Aged) -> None:
+    aged("a", b"").chmod(0o644)
+    os.symlink("a", os.path.join(bench.folder, b"name"))
+    tool = bench.process()
+    tool.chmod("name", 0o755)
+    tool.end()
+    assert bench.told() == [("Mode", "mode", "a")]
+
+
 def test_the_mode_of_a_file_that_is_being_made_is_part_of_its_creation(bench: Any) -> None:
     tool = bench.process()
     tool.write("a", b"#!/bin/sh")
