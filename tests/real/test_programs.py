@@ -278,7 +278,7 @@ def test_strace_inside_fails_clearly_or_works_with_debuggable(tmp_path: Path) ->
     without = pair(tmp_path / "without", *words).run
     assert without.status != 0
     assert b"PTRACE" in without.stderr
-    assert [event.data["what"] for event in without.events("process.denied")] == ["ptrace"]
+    assert {event.data["what"] for event in without.events("process.denied")} == {"ptrace"}
 
 
 def test_gdb_inside_works_with_debuggable(tmp_path: Path) -> None:
