@@ -23,8 +23,9 @@ COMMIT_NS = 10_000_000
 CHECKPOINT_NS = 1_000_000_000
 RETRY_S = 0.1
 STALL_NS = 5_000_000_000
-MAX_QUEUED_ITEMS = 256
-"""Bounds what a kill can lose: twice as many are on their way at most, some 20 ms of work."""
+MAX_QUEUED_ITEMS = 128
+MAX_AGE_NS = 15_000_000
+"""These two bound what a kill can lose: `put` waits while more is on its way, or something has been for longer."""
 LARGE_BYTES = 1 << 18
 MAX_QUEUED_BYTES = 64 << 20
 MAX_HELD_ITEMS = 20_000
@@ -46,8 +47,8 @@ class RecorderPump(threading.Thread):
         self._lock = threading.Condition()
         self._queue: list[Item] = []
         self._queued_bytes = 0
-        self._arrived = 0
-        self._written = 0
+        self._arrived = self._taken = self._written = 0
+        self._queued_since = self._busy_since = 0
         self._closing = False
         self._sealed = False
         self._hurry = threading.Event()
@@ -55,18 +56,27 @@ class RecorderPump(threading.Thread):
         self._held_bytes = 0
         self._losses = Losses()  # the thread's own
         self._stalled = Losses()  # under the lock
-        self._broken = False
+        self._broken = self._dead = False
         self._undo_broken = False
 
     # The supervisor's side.
 
     def put(self, items: list[Item]) -> None:
-        """Hand over items, in order. Blocks while too much is waiting (see the module)."""
+        """Hand over items, in order. Blocks while too much is on its way to the file (see the module)."""
+        for start in range(0, len(items), MAX_QUEUED_ITEMS):
+            self._put(items[start : start + MAX_QUEUED_ITEMS])
+
+    def _put(self, items: list[Item]) -> None:
         weight = sum(len(item.data) for item in items if type(item) is Content)
         with self._lock:
-            if self._full() and not self._lock.wait_for(lambda: not self._full(), STALL_NS / 1e9):
+            if self._dead:
+                self.dropped += len(items)
+                return
+            if self._behind() and not self._lock.wait_for(lambda: not self._behind(), STALL_NS / 1e9):
                 items = self._drop_all(items, "recorder-stalled", self._stalled)
                 weight = 0
+            if not self._queue:
+                self._queued_since = time.monotonic_ns()
             self._queue += items
             self._queued_bytes += weight
             self._arrived += len(items)
@@ -96,10 +106,13 @@ class RecorderPump(threading.Thread):
             self.failure = self.failure or "the recorder did not finish in time"
         return self._sealed and not self.is_alive()
 
-    def _full(self) -> bool:
-        if self._broken or self._closing:
+    def _behind(self) -> bool:
+        if self._broken or self._closing or self._dead:
             return False
-        return len(self._queue) > MAX_QUEUED_ITEMS or self._queued_bytes > MAX_QUEUED_BYTES
+        if len(self._queue) > MAX_QUEUED_ITEMS or self._queued_bytes > MAX_QUEUED_BYTES:
+            return True
+        oldest = self._busy_since or (self._queued_since if self._queue else 0)
+        return oldest > 0 and time.monotonic_ns() - oldest > MAX_AGE_NS
 
     def _drop_all(self, items: list[Item], cause: str, losses: Losses) -> list[Item]:
         kept: list[Item] = []
@@ -114,7 +127,18 @@ class RecorderPump(threading.Thread):
     # The thread's side.
 
     def run(self) -> None:
-        """Gather, write, checkpoint, until told to close."""
+        """Gather, write, checkpoint, until told to close. A fault of ours ends the recording, not the run."""
+        try:
+            self._loop()
+        except Exception as error:
+            self.failure = f"internal: {error!r}"
+            with self._lock:
+                self._dead = True
+                self._queue = []
+                self._lock.notify_all()
+            self._recorder.abandon()
+
+    def _loop(self) -> None:
         # SQLite lets go of the interpreter's lock at every step, and a busy thread keeps it for an interval (5 ms by
         # default) before it is asked to give it back: commits would be late by many of those.
         sys.setswitchinterval(min(sys.getswitchinterval(), 0.001))
@@ -141,6 +165,8 @@ class RecorderPump(threading.Thread):
             self._hurry.wait(GATHER_S)
         with self._lock:
             items, self._queue, self._queued_bytes = self._queue, [], 0
+            self._busy_since = self._queued_since if items else 0
+            self._taken += len(items)
             self._hurry.clear()
             closing = self._closing
             self._lock.notify_all()
@@ -167,10 +193,13 @@ class RecorderPump(threading.Thread):
                     return
                 begun = time.monotonic_ns()
         self._tell_losses()
-        if self._try(self._recorder.commit):
-            with self._lock:
-                self._written += len(items)
-                self._lock.notify_all()
+        if self._try(self._recorder.commit) and not self._held:
+            self._all_written()
+
+    def _all_written(self) -> None:
+        with self._lock:
+            self._written, self._busy_since = self._taken, 0
+            self._lock.notify_all()
 
     def _add(self, item: Item) -> None:
         try:
@@ -230,16 +259,12 @@ class RecorderPump(threading.Thread):
         """A commit worked again: what was held, then what was lost."""
         self._set_broken(False)
         held, self._held, self._held_bytes = self._held, deque(), 0
-        count = len(held)
         while held:
             self._add(held.popleft())
             if len(held) & 255 == 0 and not self._try(self._recorder.commit):
                 self._hold(list(held))
                 return
         self._tell_losses()
-        with self._lock:
-            self._written += count
-            self._lock.notify_all()
 
     def _tell_losses(self) -> None:
         with self._lock:

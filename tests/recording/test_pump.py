@@ -188,6 +188,26 @@ def test_a_stalled_recorder_never_blocks_for_ever(tmp_path: Path, monkeypatch: p
         assert len(list(reader.rows(kinds=["process.denied"]))) == 1
 
 
+def test_a_recorder_that_dies_of_a_fault_does_not_stop_the_run(tmp_path: Path) -> None:
+    recorder = make.begin(tmp_path / "run.agentlog")
+    pump = RecorderPump(recorder)
+    pump.start()
+    pump.put([connect(1)])
+    assert pump.flush()
+
+    def fault() -> None:
+        raise RuntimeError("a fault of ours")
+
+    recorder.commit = fault  # type: ignore[method-assign]
+    begun = time.monotonic()
+    for number in range(2, 2000):
+        pump.put([connect(number)])
+    assert time.monotonic() - begun < 5
+    assert not pump.flush_and_close()
+    assert "a fault of ours" in pump.failure
+    assert numbers(recorder.path) == [1]
+
+
 IN_A_SMALL_TMPFS = """
 set -e
 mount -t tmpfs -o size=4m tmpfs "$1"
