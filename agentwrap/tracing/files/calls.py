@@ -295,21 +295,23 @@ class Attribute(Call):
         self.states = [self._state(place.host) for place in places]
         self.names = tuple(place.host for place in places)
 
-    def _state(self, host: bytes) -> tuple[int, ...] | bytes | None:
+    def _state(self, host: bytes) -> tuple[Key, tuple[int, ...] | bytes] | None:
+        """Which inode it is, and the value."""
         try:
-            if self.change == "xattr":
-                return _xattr(host, self.name)
             status = os.lstat(host)
         except OSError:
             return None
-        return (status.st_mode & 0o7777,) if self.change == "mode" else (status.st_uid, status.st_gid)
+        key = (status.st_dev, status.st_ino)
+        if self.change == "xattr":
+            return key, _xattr(host, self.name)
+        return key, (status.st_mode & 0o7777,) if self.change == "mode" else (status.st_uid, status.st_gid)
 
     def attempt(self, desk: Desk) -> bool:
         """See `Call`."""
         for place, old in zip(self.places, self.states, strict=True):
             new = self._state(place.host)
-            if old != new and new is not None:
-                self._report(desk, place, old, new)
+            if old is not None and new is not None and old[0] == new[0] and old[1] != new[1]:
+                self._report(desk, place, old[1], new[1])
                 return True
         return False
 

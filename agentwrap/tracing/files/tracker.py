@@ -61,6 +61,7 @@ class FileTracker:
         self._desk = Desk(sink, settings, now, classify)
         self._calls: dict[int, Call] = {}
         self._claims: dict[bytes, Call] = {}
+        self._renames: dict[int, Call] = {}
         self._reads: dict[int, dict[bytes, int]] = {}
         self._sweeper = Sweeper(self._desk)
         self._sink = sink
@@ -266,6 +267,8 @@ class FileTracker:
         self._meet(who, new)
         source, target = lstat(old.host), lstat(new.host)
         exchange = bool(flags & RENAME_EXCHANGE)
+        if source is not None and (stat.S_ISDIR(source.st_mode) or exchange):
+            self._meet_below(who, old, new)
         if source is None or (exchange and target is None):
             return
         if target is not None and (flags & RENAME_NOREPLACE or os.path.samestat(source, target)):
@@ -369,6 +372,7 @@ class FileTracker:
     def _process_ended(self, who: Who) -> None:
         for tid in [tid for tid, call in self._calls.items() if call.who.pid == who.pid]:
             self._over(tid)
+        self._moved(0)
         self._sweeper.ended(who.pid)
         for path, count in self._reads.pop(who.pid, {}).items():
             klass = self._desk.classify(path)
@@ -423,6 +427,8 @@ class FileTracker:
 
     def _call(self, call: Call) -> None:
         self._calls[call.who.tid] = call
+        if type(call) is Rename:
+            self._renames[call.who.tid] = call
         for name in call.names:
             rival = self._claims.get(name)
             if rival is not None and rival.who.tid != call.who.tid and call.exclusive and rival.exclusive:
@@ -431,9 +437,7 @@ class FileTracker:
 
     def _over(self, tid: int) -> None:
         call = self._calls.pop(tid)
-        for name in call.names:
-            if self._claims.get(name) is call:
-                del self._claims[name]
+        self._unclaim(call)
         if call.rival is not None or call.done:
             self._try(call)
             return
@@ -446,12 +450,28 @@ class FileTracker:
         for name in call.names:
             if self._claims.get(name) is call:
                 del self._claims[name]
+        self._renames.pop(call.who.tid, None)
+
+    def _moved(self, tid: int) -> None:
+        """Renames of other threads may have happened: what is followed has other names then, also below a folder."""
+        for call in list(self._renames.values()):
+            if call.who.tid != tid:
+                self._attempt(call)
 
     def _meet(self, who: Who, place: Place) -> None:
         """Somebody comes to a path. If another thread was about to change it, that may have happened."""
+        if self._renames:
+            self._moved(who.tid)
         call = self._claims.get(place.host)
         if call is not None and call.who.tid != who.tid:
             self._attempt(call)
+
+    def _meet_below(self, who: Who, *folders: Place) -> None:
+        """A folder is about to move: what others did below it must be looked at while it is there."""
+        below = tuple(folder.host + b"/" for folder in folders)
+        for call in list(self._calls.values()):
+            if call.who.tid != who.tid and any(name.startswith(below) for name in call.names):
+                self._attempt(call)
 
     def _attempt(self, call: Call) -> None:
         if self._try(call):

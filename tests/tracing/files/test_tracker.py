@@ -588,6 +588,26 @@ def test_modes_are_told_when_they_changed(bench: Any, aged: Aged) -> None:
     assert (event.change, event.before, event.after) == ("mode", 0o644, 0o755)
 
 
+def test_a_mode_of_something_that_came_later_is_not_a_change(bench: Any, aged: Aged) -> None:
+    aged("d/x", b"")
+    one, two = bench.process("p1"), bench.process("p2")
+    one.chmod("a", 0o600)
+    two.rename("d", "a")
+    one.end()
+    two.end()
+    assert bench.told() == [("Rename", "directory", "d", "a")]
+
+
+def test_a_mode_changed_just_before_the_folder_moved(bench: Any, aged: Aged) -> None:
+    aged("d/x", b"").chmod(0o644)
+    one, two = bench.process("p1"), bench.process("p2")
+    one.chmod("d/x", 0o600)
+    two.rename("d", "e")
+    two.end()
+    one.end()
+    assert bench.told() == [("Mode", "mode", "d/x"), ("Rename", "directory", "d", "e")]
+
+
 def test_a_mode_changed_through_a_link_is_told_of_its_target(bench: Any, aged: Aged) -> None:
     aged("a", b"").chmod(0o644)
     os.symlink("a", os.path.join(bench.folder, b"name"))
@@ -684,6 +704,31 @@ def test_removed_by_one_and_made_by_another(bench: Any, aged: Aged) -> None:
     two.end()
     one.end()
     assert [(edit.change, edit.span) for edit in bench.edits] == [("delete", "p1"), ("create", "p2")]
+
+
+def test_a_writer_ends_before_the_thread_that_moved_its_file_is_seen_again(bench: Any, aged: Aged) -> None:
+    aged("a", b"old")
+    writer, mover = bench.process("p1"), bench.process("p2")
+    writer.write("t", b"new")
+    mover.rename("t", "a")
+    writer.end()
+    mover.end()
+    assert bench.told() == [("Edit", "modify", "rename", "a", "t")]
+
+
+def test_a_file_is_opened_below_a_folder_that_was_just_moved(bench: Any, aged: Aged) -> None:
+    aged("d/x", b"old")
+    one, two = bench.process("p1"), bench.process("p2")
+    one.write("d/x", b"1")
+    two.rename("d", "e")
+    one.write("e/x", b"2")
+    one.end()
+    two.end()
+    assert bench.told() == [
+        ("Rename", "directory", "d", "e"),
+        ("Edit", "modify", "write", "e/x"),
+        ("Edit", "modify", "write", "e/x"),
+    ]
 
 
 def test_a_folder_becomes_a_file(bench: Any) -> None:
