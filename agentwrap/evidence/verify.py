@@ -163,23 +163,27 @@ class _Judge:
         signatures = [item.signatures for item in self._notes]
         if not any(signatures):
             self._findings.add("unsigned", None, "nobody has signed it")
+            self._unasked("none")
             return False
         if self._public_key is None:
             self._findings.add("unsigned", None, "it is signed, but there is no key to check the signature with")
-            self._checks.append(Check("signatures", None, "no key"))
-            self._findings.since_last()
+            self._unasked("there is no key to check them with")
             return False
         hint = notes.key_id(self._origin, self._public_key)
         ours = [[given for name, given in item if name == self._origin and given[:4] == hint] for item in signatures]
         if not any(ours):
             self._findings.add("unsigned", None, "it is signed by another key than the one given")
-            self._check("signatures", "")
+            self._unasked("of another key")
             return False
         for item, given in zip(self._notes, ours, strict=True):
             if not given or not self._holds(given[0][4:], item.body().encode()):
                 self._findings.add("tampered", None, f"checkpoint {item.count}: the signature does not hold")
         self._check("signatures", f"{len(self._notes)} signatures of the key given hold")
         return True
+
+    def _unasked(self, why: str) -> None:
+        self._findings.since_last()
+        self._checks.append(Check("signatures", None, why))
 
     def _holds(self, signature: bytes, message: bytes) -> bool:
         from agentwrap.recording.keys import holds

@@ -29,12 +29,18 @@ def merge(connection: sqlite3.Connection) -> bool:
             return False
 
 
-def finish(connection: sqlite3.Connection) -> None:
+def finish(path: Path, connection: sqlite3.Connection) -> None:
     """Close the connection such that the main file alone is the recording."""
     try:
         merge(connection)
     finally:
         connection.close()
+    wal = Path(f"{path}-wal")
+    if wal.exists() and not wal.stat().st_size:
+        # A reader kept the mode, and being read-only it will not tidy up. An empty -wal means nothing to anybody; the
+        # reader goes on with the descriptors it has.
+        for suffix in ("-wal", "-shm"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def seal_file(path: Path, run_id: str, sign: Callable[[bytes], bytes] | None) -> None:

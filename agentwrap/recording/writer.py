@@ -193,7 +193,7 @@ class Recorder:
             try:
                 self.commit()
             finally:
-                finish(self._db)
+                finish(self.path, self._db)
             seal_file(self.path, self._run_id, self._signer.sign if self._signer is not None else None)
         finally:
             os.close(self._alive)

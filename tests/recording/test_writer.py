@@ -185,6 +185,7 @@ def test_a_reader_that_stays_does_not_keep_a_file_from_being_closed(tmp_path: Pa
         recorder.close()
         assert tail.count() == 12
         assert tail.state() == "closed"
+    assert [path.name for path in tmp_path.iterdir()] == ["r.agentlog"]
     from agentwrap.evidence.verify import verify
 
     assert verify(recorder.path, public_key=make.public_key()).word == "intact"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
+from agentwrap.errors import AgentwrapError
 from agentwrap.recording.redact import contexts
 from agentwrap.recording.redact.arguments import secret_arguments
 from agentwrap.recording.redact.exact import ExactSet
@@ -38,17 +39,22 @@ class RedactOptions:
 
 
 class Redactor:
-    """Finds secrets in bytes. `key`: the run key, 32 random bytes. Raises re.error for a bad pattern of the user's."""
+    """Finds secrets in bytes, and remembers them.
+
+    `key`: the run key, 32 random bytes. Raises AgentwrapError `usage` where a pattern of the user's is none.
+    """
 
     def __init__(self, key: bytes, options: RedactOptions | None = None) -> None:
         options = options or RedactOptions()
         self.key = key
         self.exact = ExactSet()
         self._names = frozenset(name.upper() for name in options.names)
-        self._user = [(re.compile(pattern.encode()), 0) for pattern in options.patterns]
+        self._user = [(_compile(pattern), 0) for pattern in options.patterns]
         if options.json_keys:
             keys = b"|".join(re.escape(key.encode()) for key in options.json_keys)
-            quoted = rb'\\*"(?:%b)\\*"\s*:\s*(?:(?P<q>\\*")(?P<text>.*?)(?<!\\)(?P=q)|(?P<bare>[^\s,}\]"]+))' % keys
+            quoted = (
+                rb'\\*"(?:%b)\\*"\s*:\s*(?:(?P<q>\\*")(?P<text>.{0,8192}?)(?<!\\)(?P=q)|(?P<bare>[^\s,}\]"]+))' % keys
+            )
             self._user.append((re.compile(quoted, re.DOTALL), 1))
         self._telling: dict[bytes, int] = {}
         self._learned = 0
@@ -148,6 +154,14 @@ class Redactor:
     def _learn_found(self, kind: str, secret: bytes) -> None:
         if self._learned < _MAX_LEARNED and worth_searching(secret) and self.exact.add(secret, kind):
             self._learned += 1
+
+
+def _compile(pattern: str) -> re.Pattern[bytes]:
+    try:
+        return re.compile(pattern.encode())
+    except re.error as error:
+        place = f"{pattern}\n{' ' * (error.pos or 0)}^ {error.msg}"
+        raise AgentwrapError("usage", "not a regular expression", evidence=place) from error
 
 
 def replace(data: bytes, spans: list[_Span], mark: Callable[[str, bytes], bytes]) -> bytes:

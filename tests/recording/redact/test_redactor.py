@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recording.redact.fakes import fakes
 
+from agentwrap.errors import AgentwrapError
 from agentwrap.recording.redact import RedactOptions, Redactor
 
 KEY = bytes(range(32))
@@ -182,8 +183,9 @@ def test_the_users_own_list() -> None:
     assert not re.search("strawberry|1234|quite|so private", cleaned)
     assert cleaned.count("«redacted:") == 4
     assert made.clean(b"ACME-12") == b"ACME-12"
-    with pytest.raises(re.error):
-        Redactor(KEY, RedactOptions(patterns=("(",)))
+    with pytest.raises(AgentwrapError) as caught:
+        Redactor(KEY, RedactOptions(patterns=("ab(",)))
+    assert (caught.value.kind, caught.value.evidence.split("\n")[0]) == ("usage", "ab(")
 
 
 def test_environments_keep_names_and_lose_values_that_look_secret() -> None:
