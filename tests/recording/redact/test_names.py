@@ -20,7 +20,8 @@ def test_names_that_tell(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "PATH", "PWD", "OLDPWD", "HOME", "SSH_AUTH_SOCK", "XAUTHORITY", "KEYBOARD", "MAX_TOKENS", "TOKENIZERS_PARALLELISM",
+        "PATH", "PWD", "OLDPWD", "HOME", "SSH_AUTH_SOCK", "XAUTHORITY", "KEYBOARD", "MAX_TOKENS",
+        "TOKENIZERS_PARALLELISM",
         "GIT_AUTHOR_NAME", "SSH_KEY_FILE", "AWS_SHARED_CREDENTIALS_FILE", "GIT_ASKPASS", "PUBLIC_KEY", "LANG", "TERM",
         "MONKEY", "AUTH_TYPE", "KEY_ID", "COMPASS", "BYPASS_CHECKS",
     ],
@@ -31,7 +32,7 @@ def test_names_that_do_not(name: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [b"", b"true", b"4096", b"none", b"password", b"aaaaaaaaaaaa", b"/usr/bin/ssh-askpass", b"./key.pem", b"~/x"],
+    [b"", b"true", b"4096", b"none", b"password", b"aaaaaaaaaaaa", b"/usr/bin/ssh-askpass", b"./k.pem", b"~/x"],
 )
 def test_values_that_hide_nothing(value: bytes) -> None:
     assert trivial(value)
