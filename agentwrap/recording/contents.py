@@ -6,8 +6,8 @@ from hashlib import sha256
 from agentwrap.recording.encode import Stored
 from agentwrap.recording.redact import Redactor
 
-_REMEMBERED = 65536
-_WAITING_BYTES = 64 << 20
+_REMEMBERED = 16384
+_WAITING_BYTES = 32 << 20
 
 
 class Contents:

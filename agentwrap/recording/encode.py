@@ -11,7 +11,7 @@ import msgspec
 
 from agentwrap.events import AnyEvent, FileState, ProcessExec, RunStart
 from agentwrap.recording.foreign import to_json, to_subject
-from agentwrap.recording.layout import LAYOUTS, Layout
+from agentwrap.recording.layout import LAYOUTS, Layout, state_fields
 from agentwrap.recording.redact import Redactor
 
 _encode = msgspec.json.Encoder().encode
@@ -66,9 +66,7 @@ class Encoder:
         """A FileState as JSON, and the SHA-256 of the stored content if there is one."""
         if state == _NOTHING:
             return _ABSENT, b""
-        told: dict[str, Any] = {
-            name: value for name, default in _STATE_PLAIN if (value := getattr(state, name)) != default
-        }
+        told = state_fields(state)
         if state.target:
             told["target"] = to_json(state.target)
         return (told, self._name_content(state.raw, told)) if state.raw else (told, b"")
@@ -116,9 +114,6 @@ class Encoder:
 
 
 _NOTHING = FileState(type="absent")
-_STATE_PLAIN = tuple(
-    (info.name, info.default) for info in msgspec.structs.fields(FileState) if info.name not in ("raw", "target")
-)
 
 
 def _clean_loose(value: bytes | str, clean: Callable[[bytes], bytes]) -> bytes | str:

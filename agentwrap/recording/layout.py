@@ -107,4 +107,21 @@ def layout_of(event_class: type[Event]) -> Layout:
     return Layout(str(event_class.__struct_config__.tag), **told, **_compile(groups))
 
 
+_STATE_FIELDS = _compile(
+    {
+        "plain": [
+            (info.name, info.default)
+            for info in msgspec.structs.fields(FileState)
+            if info.name not in ("raw", "target")
+        ]
+    }
+)["fields"]
+
+
+def state_fields(state: FileState) -> dict[str, Any]:
+    """The fields of a FileState that are our own words and numbers, without those that have their default."""
+    fields: dict[str, Any] = _STATE_FIELDS(state, None)[0]
+    return fields
+
+
 LAYOUTS: dict[type[Event], Layout] = {event_class: layout_of(event_class) for event_class in typing.get_args(AnyEvent)}

@@ -27,9 +27,9 @@ MAX_QUEUED_ITEMS = 128
 MAX_AGE_NS = 15_000_000
 """These two bound what a kill can lose: `put` waits while more is on its way, or something has been for longer."""
 LARGE_BYTES = 1 << 18
-MAX_QUEUED_BYTES = 64 << 20
+MAX_QUEUED_BYTES = 16 << 20
 MAX_HELD_ITEMS = 20_000
-MAX_HELD_BYTES = 64 << 20
+MAX_HELD_BYTES = 32 << 20
 
 _BROKEN = (sqlite3.Error, OSError)
 
