@@ -75,6 +75,14 @@ class RunOptions:
     host_facts: Mapping[str, str] = field(default_factory=dict)
 
 
+def _working_directory() -> bytes:
+    """Ours; of one that was removed under us, its last name with ` (deleted)`, as the kernel tells it."""
+    try:
+        return os.getcwdb()
+    except FileNotFoundError:
+        return os.readlink(b"/proc/self/cwd")
+
+
 @dataclass(slots=True)
 class Outcome:
     """How a run ended. `status`: wait status of the main command, None if it never ran."""
@@ -116,10 +124,12 @@ class Session:
 
         path = command.find(self.options.command[0], self.options.environment, self.options.cwd)
         if self.options.cwd is not None and not os.path.isdir(self.options.cwd):
+            is_there = os.path.lexists(self.options.cwd)
             raise AgentwrapError(
                 "not-found",
-                "the working directory is not there",
+                f"the working directory is {'no directory' if is_there else 'not there'}",
                 evidence=os.fsdecode(self.options.cwd),
+                hint="-C DIR names where the command starts; without it, that is here",
                 exit_status=EXIT_FAILED,
             )
         self._fork_tracer(path)
@@ -145,8 +155,9 @@ class Session:
         # From here on no signal may find us without the thread that knows what to do with it.
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED_SIGNALS)
         parent = os.getpid()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # closed by whoever started us
+                stream.flush()
         pid = os.fork()
         if pid == 0:
             ours.close()
@@ -192,7 +203,7 @@ class Session:
                     max_hash_bytes=options.max_hash_bytes,
                     reads=options.reads,
                 ),
-                cwd=os.path.realpath(options.cwd or os.getcwdb()),
+                cwd=os.path.realpath(options.cwd or _working_directory()),
                 home=environment.get(b"HOME", b""),
                 temporary=environment.get(b"TMPDIR", b""),
                 agent_folders=tuple(
@@ -229,7 +240,7 @@ class Session:
                 "tool_version": __version__,
                 "started_unix_ns": str(self._started_unix_ns),
                 "clocks": "at_ns is CLOCK_MONOTONIC since the start; started_unix_ns is CLOCK_REALTIME then",
-                "cwd": os.fsdecode(options.cwd or os.getcwdb()),
+                "cwd": os.fsdecode(options.cwd or _working_directory()),
                 **options.host_facts,
             },
             redactor=redactor,
@@ -298,7 +309,7 @@ class Session:
             RunStart(
                 at_ns=0,
                 command=options.command,
-                cwd=options.cwd or os.getcwdb(),
+                cwd=options.cwd or _working_directory(),
                 environment=tuple(options.environment.items()),
                 uid=os.getuid(),
                 gid=os.getgid(),

@@ -34,6 +34,22 @@ class Size(click.ParamType[int]):
         return int(digits) * _SIZES[unit]
 
 
+class Pattern(click.ParamType[str]):
+    """A regular expression of Python's, as text."""
+
+    name = "regex"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, known to be one."""
+        import re
+
+        try:
+            re.compile(os.fsencode(str(value)))
+        except re.error as error:
+            self.fail(f"`{value}` is no regular expression: {error}", param, ctx)
+        return str(value)
+
+
 def _environment(additions: tuple[str, ...]) -> Mapping[bytes, bytes]:
     """Ours plus `-e NAME=VALUE` (or `-e NAME` to take our value explicitly)."""
     environment = dict(os.environb)
@@ -119,7 +135,7 @@ def _output_path(given: str | None, command: str, run_id: str) -> Path:
 )
 @click.option("--max-hash", type=Size(), default="256m", show_default=True, help="Hash files up to this size.")
 @click.option("--redact-name", multiple=True, metavar="NAME", help="Hide the value of this variable, too.")
-@click.option("--redact-pattern", multiple=True, metavar="REGEX", help="Hide what matches.")
+@click.option("--redact-pattern", multiple=True, type=Pattern(), metavar="REGEX", help="Hide what matches.")
 @click.option("--redact-key", multiple=True, metavar="KEY", help="Hide the values of this JSON key.")
 @click.option("--no-undo", is_flag=True, help="Keep no contents for `agentwrap undo`.")
 @click.option("--unsigned", is_flag=True, help="Do not sign, even if there is a key.")
@@ -200,7 +216,11 @@ def _open_descriptors(wanted: tuple[int, ...]) -> tuple[int, ...]:
             os.fstat(descriptor)
         except OSError as error:
             raise AgentwrapError(
-                "usage", f"descriptor {descriptor} is not open", evidence=str(error.strerror), exit_status=EXIT_FAILED
+                "usage",
+                f"descriptor {descriptor} is not open",
+                evidence=str(error.strerror),
+                hint=f"open it in the shell: agentwrap run --keep-fd {descriptor} -- COMMAND {descriptor}< FILE",
+                exit_status=EXIT_FAILED,
             ) from error
     return wanted
 
@@ -219,7 +239,7 @@ def _follow(path: Path) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [sys.executable, "-m", "agentwrap", "tail", str(path)],
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),
+        stdout=2,
     )
 
 

@@ -36,7 +36,8 @@ def read_header(path: Path) -> Header:
         with path.open("rb") as file:
             head = file.read(100)
     except FileNotFoundError as error:
-        raise AgentwrapError("not-found", "no such recording", evidence=str(path)) from error
+        hint = "without FILE, the latest is meant"
+        raise AgentwrapError("not-found", "no such recording", evidence=str(path), hint=hint) from error
     except OSError as error:
         raise AgentwrapError(
             "not-found", "the recording cannot be read", evidence=f"{path}: {error.strerror}"

@@ -51,7 +51,16 @@ def discard(path: Path, error: Exception) -> AgentwrapError:
     for suffix in ("", "-wal", "-shm", "-journal"):
         with contextlib.suppress(OSError):
             os.unlink(f"{path}{suffix}")
-    return _unwritable(path, getattr(error, "strerror", None) or str(error))
+    why = getattr(error, "strerror", None) or str(error)
+    failed_at = getattr(error, "filename", None)
+    if failed_at is not None and not os.fsdecode(failed_at).startswith(str(path)):
+        return AgentwrapError(
+            "output",
+            "what `agentwrap undo` needs cannot be kept",
+            evidence=f"{os.fsdecode(failed_at)}: {why}",
+            hint="go on with --no-undo, or set XDG_STATE_HOME to a folder of yours",
+        )
+    return _unwritable(path, why)
 
 
 def _unwritable(path: Path, why: str) -> AgentwrapError:

@@ -14,7 +14,18 @@ def _base(env: Mapping[str, str], name: str, fallback: str) -> Path:
     value = env.get(name, "")
     if value.startswith("/"):
         return Path(value)
-    return Path(env.get("HOME") or "/root") / fallback
+    home = env.get("HOME", "")
+    return (Path(home) if home.startswith("/") else _home_by_name()) / fallback
+
+
+def _home_by_name() -> Path:
+    """The home that the user database has for us, where HOME says none."""
+    import pwd
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return Path("/")  # a user without an entry, as in some containers
 
 
 def state_dir(env: Mapping[str, str]) -> Path:
