@@ -77,6 +77,22 @@ _HOME_AGENTS: Final = (
     b".config/github-copilot",
 )
 
+_AGENT_WORK: Final = (
+    b"settings.json",
+    b"settings.local.json",
+    b"config.toml",
+    b"config.json",
+    b"mcp.json",
+    b"mcp_config.json",
+    b"opencode.json",
+    b"CLAUDE.md",
+    b"AGENTS.md",
+    b"GEMINI.md",
+    b"hooks",
+    b"commands",
+)
+"""What lies right in an agent's folder and decides what a later run may do, or does unasked."""
+
 _HOME_AGENT_PREFIXES: Final = (b".claude.json", b".claude-", b".aider.")
 
 _TEMPORARY_AGENT_PREFIXES: Final = (b"claude-", b"codex-", b"opencode-", b"gemini-cli-", b"pi-bash-")
@@ -104,10 +120,12 @@ class Classifier:
         self._home = _tidy(home)
         self._temporary = tuple(dict.fromkeys(filter(None, (*_TEMPORARY, _tidy(tmp)))))
         self._places: list[tuple[bytes, FileClass]] = []
+        agents = [self._home + b"/" + name for name in _HOME_AGENTS] if self._home else []
+        agents += [_tidy(folder) for folder in agent_folders if _tidy(folder)]
+        self._places += [(folder + b"/" + name, "work") for folder in agents for name in _AGENT_WORK]
+        self._places += [(folder, "agent-state") for folder in agents]
         if self._home:
-            self._places += [(self._home + b"/" + name, "agent-state") for name in _HOME_AGENTS]
             self._places += [(self._home + b"/" + name, "cache") for name in _HOME_CACHES]
-        self._places += [(_tidy(folder), "agent-state") for folder in agent_folders if _tidy(folder)]
         self._places += [(name, "temporary") for name in self._temporary]
         self._places += [(name, "cache") for name in _CACHES]
         self._places += [(name, "system") for name in _SYSTEM]
