@@ -30,7 +30,8 @@ class Bench:
         return Tracee(self, Who(tid, tid if pid is None else pid, span))
 
     def at(self, name: str | bytes) -> Place:
-        path = os.path.join(self.folder, os.fsencode(name))
+        folder, last = os.path.split(os.path.join(self.folder, os.fsencode(name)))
+        path = os.path.join(os.path.realpath(folder), last)  # as the tracer finds it: links in the folder resolved
         return Place(path, path)
 
     @property

@@ -165,6 +165,7 @@ class Workbench:
             mode=state.mode,
             owner=(state.uid, state.gid),
             mtime_ns=state.mtime_ns,
+            keep_names=step.keep_names,
             unless=lambda: self._still(step),
         )
 

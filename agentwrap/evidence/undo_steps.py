@@ -54,8 +54,8 @@ class Disk(Protocol):
 class Step:
     """One thing to do. `path` is where, `to` where a `move` goes; `why` says why it is refused, if it is.
 
-    `expect` is what must still be there when it is done (None: nothing, or not compared). A `quiet` step only serves
-    others and is not told.
+    `expect` is what must still be there when it is done (None: nothing, or not compared). `keep_names`: further names
+    of the file are older than the run and stay names of it. A `quiet` step only serves others and is not told.
     """
 
     action: Action
@@ -64,6 +64,7 @@ class Step:
     state: State | None = None
     expect: State | None = None
     owner: tuple[int, int] = (0, 0)
+    keep_names: bool = False
     why: str = ""
     quiet: bool = False
 
@@ -89,7 +90,8 @@ class _Planner:
 
     def steps(self) -> list[Step]:
         older = [trail for trail in self._trails if trail.was is not None]
-        back = {trail.was for trail in older if self._is_back(trail)}
+        strayed = {trail.now for trail in older if trail.now != trail.was}
+        back = {trail.was for trail in older if trail.was not in strayed and self._is_back(trail)}
         # Where something is back already, what the run had made there is gone, with all below.
         made = [
             trail
@@ -97,7 +99,8 @@ class _Planner:
             if trail.was is None and trail.now is not None and not _within(trail.now, back)
         ]
         folders = sorted((t for t in older if t.type == "directory"), key=_depth_before)
-        files = sorted((t for t in older if t.type != "directory"), key=_depth_before)
+        # What moved away frees the place of what is gone.
+        files = sorted((t for t in older if t.type != "directory"), key=lambda t: (t.now is None, *_depth_before(t)))
         comes_back = {t.was for t in files if t.now is None}
         for trail in made:
             if trail.type != "directory" and trail.now not in comes_back:
@@ -234,7 +237,8 @@ class _Planner:
         if trail.now != trail.was:
             self._move(trail.now, trail.was)
         if trail.first is not None:
-            self._steps.append(Step("restore", trail.was, state=trail.first, expect=trail.last))
+            keep = not trail.names
+            self._steps.append(Step("restore", trail.was, state=trail.first, expect=trail.last, keep_names=keep))
             self._come.add(trail.was)
 
     def _bring_back(self, trail: Trail, instead: Trail | None) -> None:

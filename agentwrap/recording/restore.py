@@ -116,15 +116,22 @@ def names(path: bytes) -> list[bytes]:
 
 
 def put_file(
-    path: bytes, data: bytes, *, mode: int, owner: tuple[int, int], mtime_ns: int, unless: Callable[[], None]
+    path: bytes,
+    data: bytes,
+    *,
+    mode: int,
+    owner: tuple[int, int],
+    mtime_ns: int,
+    unless: Callable[[], None],
+    keep_names: bool = False,
 ) -> None:
     """Put a file there, replacing what is there in one step. `unless` is asked just before, and raises to prevent it.
 
-    A file with several names keeps them: it is written in place. Owner and times are set where that is allowed; a
-    set-id bit only together with the owner. Raises RestoreError.
+    `keep_names`: a file with several names keeps them, so it is written in place. Owner and times are set where that
+    is allowed; a set-id bit only together with the owner. Raises RestoreError.
     """
     with _folder(path) as (folder, name):
-        if _has_other_names(folder, name):
+        if keep_names and _has_other_names(folder, name):
             unless()
             with os.fdopen(os.open(name, _OVERWRITE, dir_fd=folder), "wb") as file:
                 _fill(file, data, mode, owner, mtime_ns)

@@ -60,9 +60,11 @@ def test_a_link_in_the_place_of_a_file_is_replaced_not_followed(tmp_path: Path) 
 def test_a_file_with_two_names_keeps_both(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"mine, and longer")
     os.link(tmp_path / "a", tmp_path / "b")
-    put(tmp_path / "a", b"data")
+    put(tmp_path / "a", b"data", keep_names=True)
     assert (tmp_path / "b").read_bytes() == b"data"
     assert (tmp_path / "a").samefile(tmp_path / "b")
+    put(tmp_path / "a", b"other")
+    assert (tmp_path / "b").read_bytes() == b"data"
 
 
 def test_links_on_the_way_are_refused_by_every_step(tmp_path: Path) -> None:

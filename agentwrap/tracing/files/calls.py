@@ -45,10 +45,18 @@ class Creation(Call):
     """An open that makes a file. Most files that come and go do so by two calls in a row: this one costs little."""
 
     __slots__ = ()
+    exclusive = False
 
     def attempt(self, desk: Desk) -> bool:
-        """Begin to follow the file."""
-        desk.hold(self.who, self.place, self.klass, None, self.at_ns)
+        """Begin to follow the file, if it is there: the open may have failed."""
+        status = lstat(self.place.host)
+        if status is None:
+            return False
+        if stat.S_ISREG(status.st_mode):
+            desk.hold(self.who, self.place, self.klass, None, self.at_ns)
+            made = desk.pending.by_host.get(self.place.host)
+            if made is not None and made.key is None:
+                desk.pending.identify(made, (status.st_dev, status.st_ino))
         return True
 
 

@@ -65,6 +65,8 @@ class Desk:
         self.known = KnownPaths()
         self.spool = Spool(settings.max_pending_bytes, settings.max_spool_bytes)
         self.anchors = Anchors()
+        self.explain: Callable[[bytes], None] = lambda _: None
+        """Asked when a followed file is not there any more: a call that was told of may be the reason."""
         self._scaffold: set[tuple[Key, bytes]] = set()
 
     def built(self, place: Place) -> None:
@@ -109,16 +111,18 @@ class Desk:
         """
         key = None if status is None else (status.st_dev, status.st_ino)
         pending = self.pending.find(place.host, key)
+        if pending is not None:
+            if pending.host != place.host or (pending.key != key and pending.key is not None):
+                self.settle(pending)  # another name of the same file, or the name was taken by somebody unseen
+            else:
+                self.settle_if_due(pending)
+            if not self.pending.follows(pending):
+                pending = None  # it was gone
         if pending is None:
             before = ABSENT if status is None else self.before(place, status, klass)
             pending = self.follow(who, place, klass, before)
         elif pending.host != place.host:
-            self.settle(pending)  # another name of the same file: from now on it goes by this one
-            self.pending.move(pending, place)
-        elif pending.key != key and pending.key is not None:
-            self.settle(pending)  # replaced by somebody unseen
-        else:
-            self.settle_if_due(pending)
+            self.pending.move(pending, place)  # from now on it goes by this name
         self.pending.hold(pending, who, now_ns)
 
     def is_first(self, host: bytes) -> bool:
@@ -155,6 +159,11 @@ class Desk:
             detail = (error.strerror or "").encode()
             self.report.gap("lookup", pending.path, pending.last_span, pending.last_pid, detail)
             return
+        if status is None or (pending.key is not None and pending.key != (status.st_dev, status.st_ino)):
+            self.explain(pending.host)
+            if not self.pending.follows(pending):
+                return
+            status = lstat(pending.host)
         before = pending.before
         if status is None:
             after = ABSENT

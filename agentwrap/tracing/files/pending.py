@@ -96,6 +96,10 @@ class PendingFiles:
                 return found
         return self.by_host.get(host)
 
+    def follows(self, pending: Pending) -> bool:
+        """Whether it is (still) in the book."""
+        return self.by_host.get(pending.host) is pending
+
     def add(self, pending: Pending) -> None:
         """Begin to follow."""
         self.by_host[pending.host] = pending
@@ -133,7 +137,8 @@ class PendingFiles:
             if not mine:
                 del self.by_pid[pid]
         if not pending.holders:
-            self.loose[pending] = None
+            if self.follows(pending):
+                self.loose[pending] = None
         elif pending.last_pid == pid:
             pending.last_pid, holder = next(reversed(pending.holders.items()))
             pending.last_span = holder.who.span

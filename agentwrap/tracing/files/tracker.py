@@ -65,6 +65,7 @@ class FileTracker:
         self._reads: dict[int, dict[bytes, int]] = {}
         self._sweeper = Sweeper(self._desk)
         self._sink = sink
+        self._desk.explain = self._explain
         self._more = False
         self._transients: float = MAX_TRANSIENTS
         self._transients_ns = now()
@@ -464,6 +465,13 @@ class FileTracker:
             self._moved(who.tid)
         call = self._claims.get(place.host)
         if call is not None and call.who.tid != who.tid:
+            self._attempt(call)
+
+    def _explain(self, host: bytes) -> None:
+        """A followed file is gone: see to the calls that may have done it."""
+        self._moved(0)
+        call = self._claims.get(host)
+        if call is not None:
             self._attempt(call)
 
     def _meet_below(self, who: Who, *folders: Place) -> None:

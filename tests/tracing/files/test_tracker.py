@@ -112,6 +112,16 @@ def test_a_create_in_a_missing_folder_is_nothing(bench: Any) -> None:
     assert bench.items == []
 
 
+def test_a_failed_create_is_not_mistaken_for_what_comes_there_later(bench: Any, aged: Aged) -> None:
+    aged("d/x", b"old")
+    tool = bench.process()
+    assert isinstance(tool.open("e/x", NEW), FileNotFoundError)
+    tool.rename("d", "e")
+    tool.end()
+    bench.tracker.finish()
+    assert bench.told() == [("Rename", "directory", "d", "e")]
+
+
 def test_mmap_is_seen_by_comparison(bench: Any, aged: Aged) -> None:
     aged("a", b"x" * 4096)
     tool = bench.process()
@@ -714,6 +724,19 @@ def test_a_writer_ends_before_the_thread_that_moved_its_file_is_seen_again(bench
     writer.end()
     mover.end()
     assert bench.told() == [("Edit", "modify", "rename", "a", "t")]
+
+
+def test_a_writer_ends_before_the_thread_that_removed_its_file_is_seen_again(bench: Any, aged: Aged) -> None:
+    aged("a", b"old")
+    writer, remover = bench.process("p1"), bench.process("p2")
+    writer.write("a", b"new")
+    remover.unlink("a")
+    writer.end()
+    remover.end()
+    assert [(edit.change, edit.via, edit.span) for edit in bench.edits] == [
+        ("modify", "write", "p1"),
+        ("delete", "remove", "p2"),
+    ]
 
 
 def test_a_file_is_opened_below_a_folder_that_was_just_moved(bench: Any, aged: Aged) -> None:
