@@ -39,6 +39,7 @@ class FileCalls:
         self._blind = blind
         self._files = files
         self._reads = reads
+        self._last = Who(0, 0, "")
         self.handlers: dict[str, Handler] = {}
         self._add_opens()
         self._add_names()
@@ -51,46 +52,48 @@ class FileCalls:
             found = locate_descriptor(tid, directory, foreign=process.foreign)
         else:
             found = locate(tid, directory, raw, foreign=process.foreign)
-            meant = descriptor_meant(found)
-            if meant is not None:
-                found = locate_descriptor(*meant, foreign=process.foreign)
+            if found.host.startswith(b"/proc/"):
+                meant = descriptor_meant(found)
+                if meant is not None:
+                    found = locate_descriptor(*meant, foreign=process.foreign)
         if found is None:
             raise FileNotFoundError
         return found
 
-    def _add_opens(self) -> None:
-        def opening(at: _At, flags_of: Callable[[int, Arguments], tuple[int, int]]) -> Handler:
-            def handle(process: Process, tid: int, arguments: Arguments) -> int:
-                flags, mode = flags_of(tid, arguments)
-                writes = flags & WRITING_OPEN
-                if not writes and not self._reads:
-                    return 0
-                place = self._place(process, tid, arguments, at)
-                who = Who(tid, process.pid, process.span)
-                if writes:
-                    if place.path.startswith((b"/dev/", b"/proc/")):
-                        self._special(process, place, flags)
-                    self._files.opening(who, place, flags, mode)
-                else:
-                    self._files.reading(who, place)
-                return 0
+    def _who(self, process: Process, tid: int) -> Who:
+        """Calls come in runs of one thread."""
+        last = self._last
+        if last.tid != tid or last.span != process.span:
+            last = self._last = Who(tid, process.pid, process.span)
+        return last
 
-            return handle
+    def _open(self, process: Process, tid: int, arguments: Arguments, at: _At, flags: int, mode: int) -> int:
+        if flags & WRITING_OPEN:
+            place = self._place(process, tid, arguments, at)
+            if place.path.startswith((b"/dev/", b"/proc/")):
+                self._special(process, place, flags)
+            self._files.opening(self._who(process, tid), place, flags, mode)
+        elif self._reads:
+            self._files.reading(self._who(process, tid), self._place(process, tid, arguments, at))
+        return 0
+
+    def _add_opens(self) -> None:
+        add, here, at, act = self.handlers, _At(None, 0), _At(0, 1), self._open
 
         def by_handle(process: Process, _tid: int, arguments: Arguments) -> int:
             if arguments[2] & WRITING_OPEN:
                 self._blind.opened_by_handle(process)
             return 0
 
-        def how(tid: int, arguments: Arguments) -> tuple[int, int]:
+        def openat2(process: Process, tid: int, arguments: Arguments) -> int:
             flags, mode = struct.unpack("=QQ", self._memory.read(tid, arguments[2], 16))
-            return flags, mode
+            return act(process, tid, arguments, at, flags, mode)
 
-        self.handlers["open"] = opening(_At(None, 0), lambda _, a: (a[1], a[2]))
-        self.handlers["creat"] = opening(_At(None, 0), lambda _, a: (_O_CREAT_FLAGS, a[1]))
-        self.handlers["openat"] = opening(_At(0, 1), lambda _, a: (a[2], a[3]))
-        self.handlers["openat2"] = opening(_At(0, 1), how)
-        self.handlers["open_by_handle_at"] = by_handle
+        add["open"] = lambda process, tid, a: act(process, tid, a, here, a[1], a[2])
+        add["creat"] = lambda process, tid, a: act(process, tid, a, here, _O_CREAT_FLAGS, a[1])
+        add["openat"] = lambda process, tid, a: act(process, tid, a, at, a[2], a[3])
+        add["openat2"] = openat2
+        add["open_by_handle_at"] = by_handle
 
     def _special(self, process: Process, place: Place, flags: int) -> None:
         """Writing to a device or to a kernel interface that is no file of anybody's."""
@@ -101,8 +104,7 @@ class FileCalls:
 
     def _simple(self, at: _At, act: Callable[[Who, Place, Arguments], None]) -> Handler:
         def handle(process: Process, tid: int, arguments: Arguments) -> int:
-            place = self._place(process, tid, arguments, at)
-            act(Who(tid, process.pid, process.span), place, arguments)
+            act(self._who(process, tid), self._place(process, tid, arguments, at), arguments)
             return 0
 
         return handle
@@ -111,7 +113,7 @@ class FileCalls:
         def handle(process: Process, tid: int, arguments: Arguments) -> int:
             old = self._place(process, tid, arguments, first)
             new = self._place(process, tid, arguments, second)
-            act(Who(tid, process.pid, process.span), old, new, arguments)
+            act(self._who(process, tid), old, new, arguments)
             return 0
 
         return handle

@@ -14,17 +14,13 @@ _RECV, _SEND, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082104
 _FLAG_CONTINUE = 1
 _SYNC_WAKE_UP = 1
 
-_blocking = ctypes.CDLL(None, use_errno=True)
-_recv = _blocking.ioctl
-_recv.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p)
-_recv.restype = ctypes.c_int
 # SEND never blocks: keep the interpreter lock.
 _send = ctypes.PyDLL(None).ioctl
 _send.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p)
 _send.restype = ctypes.c_int
 
 # struct seccomp_notif: id, pid, flags, then struct seccomp_data: nr, arch, instruction_pointer, args[6]
-_unpack = struct.Struct("=QIIiIQ6Q").unpack_from
+_unpack = struct.Struct("=QIIiIQ6Q").unpack
 _pack_answer = struct.Struct("=QqiI").pack_into
 _ZERO = bytes(80)
 
@@ -36,8 +32,6 @@ class Listener:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self._request = bytearray(80)
-        self._request_address = ctypes.addressof((ctypes.c_char * 80).from_buffer(self._request))
         self._answer = bytearray(24)
         self._answer_address = ctypes.addressof((ctypes.c_char * 24).from_buffer(self._answer))
 
@@ -54,14 +48,13 @@ class Listener:
 
         None when this one vanished (its thread was killed) or the wait was interrupted. Raises OSError otherwise.
         """
-        # The kernel refuses a buffer that is not zero (EINVAL).
-        self._request[:] = _ZERO
-        if _recv(self.descriptor, _RECV, self._request_address) < 0:
-            number = ctypes.get_errno()
-            if number in (errno.ENOENT, errno.EINTR):
+        try:
+            # The kernel refuses a buffer that is not zero (EINVAL).
+            return _unpack(fcntl.ioctl(self.descriptor, _RECV, _ZERO))
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.EINTR):
                 return None
-            raise OSError(number, os.strerror(number))
-        return _unpack(self._request)
+            raise
 
     def proceed(self, request_id: int) -> None:
         """The kernel makes the call as it is. A tracee killed meanwhile (ENOENT) is nobody's error."""

@@ -70,7 +70,11 @@ class Memory:
 
     def string(self, tid: int, address: int, limit: int = PATH_MAX) -> bytes:
         """The C string at `address`, cut at `limit`. Raises OSError."""
-        data = self.read(tid, address, 256)
+        if address > _HIGHEST_ADDRESS:
+            raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
+        # Spelled out: every reported call about a file comes through here.
+        descriptor = None if self._stale else self._descriptors.get(tid)
+        data = os.pread(self._descriptor(tid) if descriptor is None else descriptor, 256, address)
         end = data.find(0)
         if end < 0 and len(data) == 256:
             data = self.read(tid, address, limit)
@@ -125,7 +129,7 @@ def locate(tid: int, directory: int, raw: bytes, *, foreign: bool) -> Place:
         if b"/" not in raw and not foreign and raw not in (b".", b".."):
             # The plain case, one system call: a name in the working directory.
             parent = os.readlink(base)
-            path = (parent if parent != b"/" else b"") + b"/" + raw
+            path = parent + b"/" + raw if parent != b"/" else b"/" + raw
             return Place(path, path)
     elif raw.startswith(OWN_LINKS):
         base, raw = b"/proc/%d" % tid, raw.split(b"/", 3)[3]
@@ -141,7 +145,9 @@ def locate(tid: int, directory: int, raw: bytes, *, foreign: bool) -> Place:
 
 def descriptor_meant(place: Place) -> tuple[int, int] | None:
     """Thread and number where `place` is a descriptor in /proc, which stands for the file it was opened on."""
-    found = _DESCRIPTOR.fullmatch(place.host) if place.host.startswith(b"/proc/") else None
+    if not place.host.startswith(b"/proc/"):
+        return None
+    found = _DESCRIPTOR.fullmatch(place.host)
     return (int(found[1]), int(found[2])) if found else None
 
 

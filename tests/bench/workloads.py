@@ -120,8 +120,8 @@ def _c_project(folder: Path, size: int) -> None:
     (folder / "Makefile").write_text(MAKEFILE)
     (folder / "all.h").write_text("".join(f"int part{n}(int);\n" for n in range(size)))
     for n in range(size):
-        functions = "".join(FUNCTION % {"n": n, "k": k} for k in range(30))
-        calls = " + ".join(f"f{n}_{k}(x)" for k in range(30))
+        functions = "".join(FUNCTION % {"n": n, "k": k} for k in range(6))
+        calls = " + ".join(f"f{n}_{k}(x)" for k in range(6))
         (folder / f"part{n}.c").write_text(SOURCE % {"n": n, "functions": functions, "calls": calls})
     total = " + ".join(f"part{n}(c)" for n in range(size))
     main = f"int main(int c, char **v) {{ (void)v; return ({total}) == 42; }}"
