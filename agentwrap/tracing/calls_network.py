@@ -4,8 +4,10 @@ import os
 import socket
 from collections.abc import Callable
 
-from agentwrap.events import DnsServer, Family, Gap, NetBind, NetConnect, NetListen, NetSend, Sink, Transport
+from agentwrap.events import DnsServer, Gap, NetBind, NetConnect, NetListen, NetSend, Sink, Transport
 from agentwrap.tracing.blindspots import BlindSpots
+from agentwrap.tracing.files.settings import Who
+from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import addresses
 from agentwrap.tracing.syscalls.addresses import DNS_PORT, SOCKADDR_MAX, Address
@@ -47,8 +49,11 @@ def _pidfd_getfd(pid: int, descriptor: int) -> int:
 class NetworkCalls:
     """Handlers by call name, for both ABIs; `wide` says which layout the caller's structs have."""
 
-    def __init__(self, memory: Memory, sink: Sink, now: Callable[[], int], blind: BlindSpots) -> None:
+    def __init__(
+        self, memory: Memory, files: FileTracker, sink: Sink, now: Callable[[], int], blind: BlindSpots
+    ) -> None:
         self._memory = memory
+        self._files = files
         self._sink = sink
         self._now = now
         self._blind = blind
@@ -96,7 +101,7 @@ class NetworkCalls:
 
     def _connect(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
         address = self._address(tid, arguments[1], arguments[2])
-        if address is None:
+        if address is None or address.family == "netlink":
             return 0
         descriptor = signed(arguments[0])
         transport = self._transport(process, descriptor, address.family)
@@ -149,9 +154,19 @@ class NetworkCalls:
                     path=path,
                 )
             )
+            if address.family == "unix" and path[:1] not in (b"", b"@"):
+                self._socket_file(process, tid, address.path)
         return 0
 
-    def _listen(self, process: Process, _tid: int, arguments: Arguments, _wide: bool) -> int:
+    def _socket_file(self, process: Process, tid: int, path: bytes) -> None:
+        """A bound unix socket is a node in the file system (unix(7))."""
+        try:
+            place = locate(tid, AT_FDCWD, path, foreign=process.foreign)
+        except OSError:
+            return  # no such folder: the bind fails
+        self._files.making_node(Who(tid, process.pid, process.span), place, 0o140000)
+
+    def _listen(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
         address = Address("other")
         try:
             with socket.socket(fileno=_pidfd_getfd(process.pid, signed(arguments[0]))) as sock:
@@ -166,7 +181,7 @@ class NetworkCalls:
                 family=address.family,
                 host=address.host,
                 port=address.port,
-                path=address.path,
+                path=self._absolute(process, tid, address.path),
             )
         )
         return 0
@@ -219,9 +234,8 @@ class NetworkCalls:
             self._question(process, tid, (address.host, address.port), pointer, size)
         if address.family == "netlink":
             return
-        key = address.path or b"%b %d" % (address.host, address.port)
-        seen = process.sends.get(key, 0)
-        process.sends[key] = seen + 1
+        seen = process.sends.get(address, 0)
+        process.sends[address] = seen + 1
         if seen == 0:
             transport = self._transport(process, descriptor, address.family)
             if address.family == "unix":
@@ -230,11 +244,8 @@ class NetworkCalls:
 
     def ended(self, process: Process) -> None:
         """The process is gone: tell how many datagrams followed the first to each address."""
-        for key, count in process.sends.items():
+        for address, count in process.sends.items():
             if count > 1:
-                host, _, port = key.rpartition(b" ")
-                unix = not (host and port.isdigit())
-                address = Address("unix", path=key) if unix else Address(_family(host), host, int(port))
                 self._sink(_send_event(self._now(), process, address, count - 1))
         process.sends.clear()
 
@@ -264,10 +275,6 @@ class NetworkCalls:
                     detail=f"{call}: {error.strerror}".encode(),
                 )
             )
-
-
-def _family(host: bytes) -> Family:
-    return "inet6" if b":" in host else "vsock" if host.startswith(b"cid-") else "inet"
 
 
 def _local_address(sock: socket.socket) -> Address:

@@ -41,7 +41,7 @@ class Observer:
         self._sink = sink
         self._now = now
         blind = BlindSpots(sink, now, os.path.exists)
-        self.network = NetworkCalls(memory, sink, now, blind)
+        self.network = NetworkCalls(memory, files, sink, now, blind)
         file_calls = FileCalls(memory, files, blind, reads=reads)
         process_calls = ProcessCalls(memory, sink, now, traced=traced, notifying=notifying)
         self._table: dict[tuple[int, int], tuple[str, Callable[[Process, int, Arguments], int]]] = {}

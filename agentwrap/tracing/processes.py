@@ -7,6 +7,8 @@ spans are not.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from agentwrap.tracing.syscalls.addresses import Address
+
 
 @dataclass(slots=True)
 class Process:
@@ -20,7 +22,7 @@ class Process:
     execs: int = 0
     foreign: bool = False
     reported: set[str] = field(default_factory=set)
-    sends: dict[bytes, int] = field(default_factory=dict)
+    sends: dict[Address, int] = field(default_factory=dict)
     dns_descriptors: dict[int, tuple[bytes, int]] = field(default_factory=dict)
     ended_by_us: bool = False
 
