@@ -130,6 +130,7 @@ class Replay:
         change = data["change"]
         temporary = to_bytes(data.get("temporary"))
         moved = self._at.pop(temporary, None) if temporary else None
+        names = moved.names if moved is not None else []
         if moved is not None and moved.was is not None:
             self._at[temporary] = moved  # older than the run: a deletion of its own tells what became of it
             moved = None
@@ -143,6 +144,9 @@ class Replay:
         trail = self._find(path, before.type, klass)
         if trail.names:
             self._edit_all_names(trail, before, after, in_place=data.get("via", "write") in ("write", "unknown"))
+        if names:  # the file that came here has other names
+            trail.names = names
+            names.append(trail)
         if trail.was is not None and trail.first is None:
             trail.first = before
         trail.klass, trail.type = klass, after.type if change == "modify" else before.type

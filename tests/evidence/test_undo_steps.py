@@ -123,8 +123,8 @@ def test_a_file_made_in_the_place_of_another_is_replaced_in_one_step() -> None:
 def test_what_cannot_be_brought_back_leaves_what_is_there() -> None:
     disk = FakeDisk({b"/x": "new", b"/y": "new"}, at_hand=())
     assert steps(disk, gone(b"/x"), made(b"/x"), changed(b"/y")) == [
-        ("recreate", b"/x", "not kept"),
         ("restore", b"/y", "not kept"),
+        ("recreate", b"/x", "not kept"),
     ]
 
 
