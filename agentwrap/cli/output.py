@@ -163,14 +163,20 @@ class Output:
             raw.flush()
 
     def note(self, content: str | Line) -> None:
-        """Say something on standard error that is not the result."""
+        """Say something on standard error that is not the result. Where that cannot be written, it is not said.
+
+        Nothing may depend on it: a run goes on, with the status of its command.
+        """
         pieces: Line = [(content, "")] if isinstance(content, str) else content
-        if wants_color(self.color, self.env, tty=self._stderr.isatty()) and not isinstance(content, str):
-            self._stderr.write(render(pieces) + "\n")
-        else:
-            for part in plain(pieces).split("\n"):
-                self._stderr.write(text.escape(part, tabs=True) + "\n")
-        self._stderr.flush()
+        try:
+            if wants_color(self.color, self.env, tty=self._stderr.isatty()) and not isinstance(content, str):
+                self._stderr.write(render(pieces) + "\n")
+            else:
+                for part in plain(pieces).split("\n"):
+                    self._stderr.write(text.escape(part, tabs=True) + "\n")
+            self._stderr.flush()
+        except OSError:
+            _send_nowhere(self._stderr)
 
     def flush(self) -> None:
         """Hand over what is still buffered."""
@@ -213,13 +219,18 @@ class Output:
 
     def abandon(self) -> None:
         """After a broken pipe: send what is left nowhere, so that the interpreter's own flush stays quiet."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        try:
-            os.dup2(nowhere, self._stdout.fileno())
-        except (OSError, ValueError):
-            pass
-        finally:
-            os.close(nowhere)
+        _send_nowhere(self._stdout)
+
+
+def _send_nowhere(stream: TextIO) -> None:
+    """What the stream still holds, and all that follows, goes to /dev/null."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    except (OSError, ValueError):
+        pass
+    finally:
+        os.close(nowhere)
 
 
 def render(pieces: Line) -> str:
