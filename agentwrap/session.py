@@ -525,7 +525,10 @@ class Session:
             ]
         )
         outcome.sealed = self._pump.flush_and_close()
-        outcome.failure = outcome.failure or self._pump.failure
+        pump = self._pump
+        # A disk that was full for a while and cost nothing is no failure of the recording.
+        if not outcome.sealed or pump.dropped or pump.failure.startswith("internal"):
+            outcome.failure = outcome.failure or pump.failure
 
     def leave(self) -> int:
         """The exit status for our own process: the command's; a signal that killed it kills us, too."""
