@@ -99,7 +99,13 @@ class FileCalls:
         """Writing to a device or to a kernel interface that is no file of anybody's."""
         if flags & os.O_ACCMODE == os.O_RDONLY or self._blind.memory_of_another(process, place.path):
             return
-        if place.path.startswith(b"/dev/") and stat.S_ISBLK(os.stat(place.host).st_mode):
+        if not place.path.startswith(b"/dev/") or place.path.startswith(b"/dev/shm/"):
+            return
+        try:
+            block = stat.S_ISBLK(os.stat(place.host).st_mode)
+        except OSError:
+            return  # not there: it is about to be made, or the open fails
+        if block:
             self._blind.raw_device(process, place.path)
 
     def _simple(self, at: _At, act: Callable[[Who, Place, Arguments], None]) -> Handler:
