@@ -11,15 +11,26 @@ import stat
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentwrap.events import ProcessExec
+from agentwrap.tracing.files.settings import Place
 from agentwrap.tracing.files.tracker import FileTracker
-from agentwrap.tracing.image import MAX_ARGUMENT_BYTES
+from agentwrap.tracing.image import MAX_ARGUMENT_BYTES, is_set_id
 from agentwrap.tracing.lifecycle import Lifecycle, Usage
 from agentwrap.tracing.processes import Process, ProcessTree
 from agentwrap.tracing.tracee import AT_FDCWD, Memory, descriptor_target, locate, signed
 
 _MAX_ARGUMENTS = 4096
+
+
+class Asked(NamedTuple):
+    """An exec that was asked for. `set_id`: the file has such a bit; `for_other`: its owner is not who asks."""
+
+    path: bytes
+    argv: tuple[bytes, ...]
+    set_id: bool
+    for_other: bool
 
 
 @dataclass(slots=True)
@@ -28,7 +39,7 @@ class _Watch:
 
     descriptor: int
     known: tuple[bytes, bytes]
-    pending: tuple[bytes, tuple[bytes, ...]] | None = None
+    pending: Asked | None = None
 
 
 class FoundTree:
@@ -105,13 +116,18 @@ class FoundTree:
         directory = signed(arguments[0]) if base else AT_FDCWD
         path = self._memory.string(tid, arguments[base])
         argv = self._strings(tid, arguments[base + 1], 8 if wide else 4)
-        place = locate(tid, directory, path, foreign=process.foreign) if path else None
-        if place is not None and not _is_program(place.host):
-            return  # a step of a PATH search
+        if path:
+            place = locate(tid, directory, path, foreign=process.foreign)
+        else:
+            place = Place(descriptor_target(tid, directory), b"/proc/%d/fd/%d" % (tid, directory))
+        file = os.stat(place.host)  # of a step along PATH: not there
+        if not stat.S_ISREG(file.st_mode) or not file.st_mode & 0o111:
+            return  # execve(2): EACCES
+        for_other = bool(file.st_mode & stat.S_ISUID) and file.st_uid != os.stat(f"/proc/{process.pid}").st_uid
         with self._lock:
             watch = self._watches.get(process.pid)
             if watch is not None:
-                watch.pending = (descriptor_target(tid, directory) if place is None else place.path, argv)
+                watch.pending = Asked(place.path, argv, is_set_id(file.st_mode), for_other)
         self._memory.forget(process.pid)
         self._memory.forget(tid)
 
@@ -136,13 +152,13 @@ class FoundTree:
             identity = _identity(process.pid)
             if not identity[1]:
                 return  # dead already (told by what it asked for, at its end), or the kernel is still laying it out
-            if identity == watch.known and watch.pending[1] != tuple(identity[1].rstrip(b"\0").split(b"\0")):
+            if identity == watch.known and watch.pending.argv != tuple(identity[1].rstrip(b"\0").split(b"\0")):
                 return
             asked, watch.pending = watch.pending, None
             watch.known = identity
             process.execs += 1
             if self._lifecycle.became(process) is None:
-                self._unconfirmed(process, *asked)
+                self._unconfirmed(process, asked)
 
     def reaped(self, pid: int, status: int) -> None:
         """The wait status of a child of ours (the main command, adopted orphans)."""
@@ -170,7 +186,7 @@ class FoundTree:
         watch = self._watches.pop(process.pid, None)
         if watch is not None:
             if watch.pending is not None:
-                self._unconfirmed(process, *watch.pending)
+                self._unconfirmed(process, watch.pending)
             if watch.descriptor >= 0:
                 self._poll.unregister(watch.descriptor)
                 os.close(watch.descriptor)
@@ -180,32 +196,26 @@ class FoundTree:
         if self._tree.end_task(process.pid) is not None:
             self._lifecycle.ended(process, self._statuses.pop(process.pid, None), Usage())
 
-    def _unconfirmed(self, process: Process, path: bytes, argv: tuple[bytes, ...]) -> None:
+    def _unconfirmed(self, process: Process, asked: Asked) -> None:
         """It was gone before we could look: the arguments it asked with are what there is."""
         self._sink(
             ProcessExec(
                 at_ns=self._now(),
                 span=process.span,
                 pid=process.pid,
-                path=path,
-                exe=path,
-                argv=argv,
+                path=asked.path,
+                exe=asked.path,
+                argv=asked.argv,
                 cwd=b"",
                 uid=-1,
                 gid=-1,
                 euid=-1,
+                setuid=asked.set_id,
                 confirmed=False,
             )
         )
-
-
-def _is_program(host: bytes) -> bool:
-    """Whether execve has any chance (execve(2): a regular file that somebody may execute)."""
-    try:
-        mode = os.stat(host).st_mode
-    except OSError:
-        return False
-    return stat.S_ISREG(mode) and bool(mode & 0o111)
+        if asked.for_other:
+            self._lifecycle.set_id_denied(process, asked.path)
 
 
 def _identity(pid: int) -> tuple[bytes, bytes]:

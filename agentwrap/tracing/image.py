@@ -48,26 +48,37 @@ def _read(path: str, limit: int) -> bytes:
 
 
 def _arguments(pid: int) -> tuple[tuple[bytes, ...], int]:
-    data = _read(f"/proc/{pid}/cmdline", 8 << 20)
+    return arguments(_read(f"/proc/{pid}/cmdline", 8 << 20))
+
+
+def arguments(data: bytes) -> tuple[tuple[bytes, ...], int]:
+    """The words in a /proc/PID/cmdline (each ends in a zero, proc(5)) up to the cap; how many bytes were left out."""
     kept = data[:MAX_ARGUMENT_BYTES]
-    omitted = len(data) - len(kept)
-    if kept.endswith(b"\0"):
-        kept = kept[:-1]
-    return (tuple(kept.split(b"\0")) if kept else ()), omitted
+    words = kept.removesuffix(b"\0").split(b"\0") if kept else []
+    return tuple(words), len(data) - len(kept)
 
 
 def _requested_path(pid: int) -> bytes:
     """The file name given to execve, from the auxiliary vector of the new image."""
-    auxv = _read(f"/proc/{pid}/auxv", 4096)
-    for i in range(0, len(auxv) - 15, 16):
-        kind, value = struct.unpack_from("=QQ", auxv, i)
-        if kind == _AT_EXECFN:
-            descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                return os.pread(descriptor, 4096, value).split(b"\0", 1)[0]
-            finally:
-                os.close(descriptor)
-    return b""
+    address = requested_path_address(_read(f"/proc/{pid}/auxv", 4096))
+    if not address:
+        return b""
+    descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, 4096, address).split(b"\0", 1)[0]
+    finally:
+        os.close(descriptor)
+
+
+def requested_path_address(auxv: bytes) -> int:
+    """Where AT_EXECFN points to in an auxiliary vector of either word size (getauxval(3)), 0 if nowhere."""
+    for words in ("=QQ", "=II"):
+        size = struct.calcsize(words)
+        pairs = struct.iter_unpack(words, auxv[: len(auxv) - len(auxv) % size])
+        found = next((value for kind, value in pairs if kind == _AT_EXECFN), 0)
+        if found:
+            return int(found)
+    return 0
 
 
 def _ids(pid: int) -> tuple[int, int, int]:
@@ -84,6 +95,11 @@ def _ids(pid: int) -> tuple[int, int, int]:
 def _secrets(pid: int) -> tuple[tuple[bytes, bytes], ...]:
     entries = (entry.partition(b"=") for entry in _read(f"/proc/{pid}/environ", 1 << 20).split(b"\0"))
     return tuple((name, value) for name, _, value in entries if value and _SECRET_NAME.search(name))
+
+
+def is_set_id(mode: int) -> bool:
+    """Without a group-execute bit S_ISGID means mandatory locking, not set-id (execve(2))."""
+    return bool(mode & stat.S_ISUID) or mode & (stat.S_ISGID | stat.S_IXGRP) == stat.S_ISGID | stat.S_IXGRP
 
 
 def look(pid: int) -> Image:
@@ -108,8 +124,6 @@ def look(pid: int) -> Image:
         mode = os.stat(f"/proc/{pid}/exe").st_mode
     except OSError:
         mode = 0
-    # Without a group-execute bit S_ISGID means mandatory locking, not set-id (execve(2)).
-    set_id = bool(mode & stat.S_ISUID) or mode & (stat.S_ISGID | stat.S_IXGRP) == stat.S_ISGID | stat.S_IXGRP
     if path and not path.startswith(b"/"):
         path = cwd + b"/" + path
-    return Image(path or exe, exe, argv, omitted, cwd, uid, gid, euid, set_id, memfd, secrets)
+    return Image(path or exe, exe, argv, omitted, cwd, uid, gid, euid, is_set_id(mode), memfd, secrets)

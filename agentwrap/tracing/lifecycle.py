@@ -114,7 +114,7 @@ class Lifecycle:
         )
         if image.argv_omitted_bytes:
             self._over_cap(process, image)
-        if image.setuid and not self._set_id_works:
+        if image.setuid:
             self._set_id_denied(process, image)
         return image
 
@@ -142,8 +142,16 @@ class Lifecycle:
         )
 
     def _set_id_denied(self, process: Process, image: Image) -> None:
-        owner = os.stat(f"/proc/{process.pid}/exe")
-        if not stat.S_IMODE(owner.st_mode) & stat.S_ISUID or owner.st_uid == image.euid:
+        try:
+            file = os.stat(f"/proc/{process.pid}/exe")
+        except OSError:
+            return  # gone already: it did nothing with what it did not get
+        if file.st_mode & stat.S_ISUID and file.st_uid != image.euid:
+            self.set_id_denied(process, image.exe)
+
+    def set_id_denied(self, process: Process, program: bytes) -> None:
+        """A set-user-ID program runs without its owner's rights, where this way of following takes them."""
+        if self._set_id_works:
             return
         self._sink(
             ProcessDenied(
@@ -152,7 +160,7 @@ class Lifecycle:
                 pid=process.pid,
                 what="setuid",
                 why="a filtered or traced process gains no privileges (no_new_privs)",
-                detail=image.exe,
+                detail=program,
             )
         )
 
