@@ -15,6 +15,10 @@ _SECRET_NAME = re.compile(
     rb"(?i)key|token|secret|passw|credential|auth|cookie|session|private|signature|dsn|_url$|_uri$"
 )
 
+_IDS = re.compile(rb"^Uid:\t(\d+)\t(\d+)\t[^\n]*\nGid:\t(\d+)\t", re.MULTILINE)
+_PLAIN_ENTRIES, _PLAIN_ENTRY_BYTES = 4096, 256
+_plain_entries: set[bytes] = set()
+
 
 class Image(NamedTuple):
     """See `events.ProcessExec`; `secrets` are environment entries whose names look secret."""
@@ -82,19 +86,22 @@ def requested_path_address(auxv: bytes) -> int:
 
 
 def _ids(pid: int) -> tuple[int, int, int]:
-    uid = gid = euid = 0
-    for line in _read(f"/proc/{pid}/status", 4096).split(b"\n"):
-        if line.startswith(b"Uid:"):
-            uid, euid = (int(word) for word in line.split()[1:3])
-        elif line.startswith(b"Gid:"):
-            gid = int(line.split()[1])
-            break
-    return uid, gid, euid
+    found = _IDS.search(_read(f"/proc/{pid}/status", 4096))
+    return (int(found[1]), int(found[3]), int(found[2])) if found else (0, 0, 0)
 
 
 def _secrets(pid: int) -> tuple[tuple[bytes, bytes], ...]:
-    entries = (entry.partition(b"=") for entry in _read(f"/proc/{pid}/environ", 1 << 20).split(b"\0"))
-    return tuple((name, value) for name, _, value in entries if value and _SECRET_NAME.search(name))
+    # A child has its parent's environment but for an entry or two: what was looked at once is not looked at again.
+    found = []
+    for entry in set(_read(f"/proc/{pid}/environ", 1 << 20).split(b"\0")) - _plain_entries:
+        name, _, value = entry.partition(b"=")
+        if value and _SECRET_NAME.search(name):
+            found.append((name, value))
+        elif len(entry) <= _PLAIN_ENTRY_BYTES:
+            if len(_plain_entries) >= _PLAIN_ENTRIES:
+                _plain_entries.clear()
+            _plain_entries.add(entry)
+    return tuple(found)
 
 
 def is_set_id(mode: int) -> bool:
