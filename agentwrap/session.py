@@ -529,6 +529,10 @@ class Session:
         # A disk that was full for a while and cost nothing is no failure of the recording.
         if not outcome.sealed or pump.dropped or pump.failure.startswith("internal"):
             outcome.failure = outcome.failure or pump.failure
+        if self.options.undo is not None:
+            from agentwrap.recording import undo_store
+
+            undo_store.age_out(self.options.undo.parent, keep=self.options.run_id)
 
     def leave(self) -> int:
         """The exit status for our own process: the command's; a signal that killed it kills us, too."""

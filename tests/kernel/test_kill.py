@@ -44,7 +44,5 @@ def test_at_most_50_ms_are_lost(tmp_path: Path, turn: int) -> None:
     lost = sorted(at for at in made - told if at < killed_ns)
     assert not [at for at in lost if at < killed_ns - LOSS_NS], (killed_ns - lost[0]) / 1e6
     assert told <= made
-    checked = subprocess.run(
-        [*AGENTWRAP, "verify", str(recording)], capture_output=True, env=environment(tmp_path)
-    )
+    checked = subprocess.run([*AGENTWRAP, "verify", str(recording)], capture_output=True, env=environment(tmp_path))
     assert checked.returncode == 4, checked.stdout + checked.stderr  # torn, nothing worse
