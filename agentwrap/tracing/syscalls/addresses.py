@@ -46,13 +46,20 @@ def decode(data: bytes) -> Address | None:
     if family == "inet6":
         if len(data) < 24:
             return None
-        return Address("inet6", str(IPv6Address(data[8:24])).encode(), struct.unpack_from("!H", data, 2)[0])
+        return Address("inet6", _ipv6(data[8:24]), struct.unpack_from("!H", data, 2)[0])
     if family == "netlink":
         return Address("netlink")
     if family == "vsock" and len(data) >= 12:
         port, cid = struct.unpack_from("=II", data, 4)
         return Address("vsock", b"cid-%d" % cid, port)
     return Address(family)
+
+
+def _ipv6(packed: bytes) -> bytes:
+    address = IPv6Address(packed)
+    mapped = address.ipv4_mapped
+    # Python's own text of these changed in 3.13; RFC 5952, 5 wants the dots.
+    return str(address).encode() if mapped is None else b"::ffff:" + str(mapped).encode()
 
 
 class MessageHeader(NamedTuple):

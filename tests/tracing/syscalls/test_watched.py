@@ -1,0 +1,81 @@
+"""The tables of numbers against the kernel's own headers, where they are installed; and that no ABI is forgotten."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agentwrap.launching.seccomp import ARCH_I386, ARCH_X86_64, Always, ArgumentHas, Refuse
+from agentwrap.tracing.syscalls import watched
+from agentwrap.tracing.syscalls.tables import i386, x86_64
+
+HEADERS = [Path("/usr/include/x86_64-linux-gnu/asm"), Path("/usr/include/asm")]
+TABLES = {"unistd_64.h": x86_64.NUMBERS, "unistd_32.h": i386.NUMBERS}
+
+
+def _header(name: str) -> dict[str, int]:
+    for folder in HEADERS:
+        if (folder / name).exists():
+            found = re.findall(r"#define __NR_(\w+)\s+(\d+)", (folder / name).read_text())
+            return {call: int(number) for call, number in found}
+    pytest.skip("the kernel's headers are not installed (linux-libc-dev)")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_numbers_are_the_kernels(name: str) -> None:
+    header, table = _header(name), TABLES[name]
+    # A call newer than the installed headers cannot be compared.
+    assert {call: number for call, number in table.items() if header.get(call, number) != number} == {}
+    assert len(set(table.values())) == len(table)
+    assert len([call for call in table if call in header]) > 50
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_is_watched_in_one_abi_is_watched_in_the_other(name: str) -> None:
+    header, table = _header(name), TABLES[name]
+    everywhere = {call for other in TABLES.values() for call in other}
+    assert {call for call in everywhere if call in header and call not in table} == set()
+
+
+CHANGES_FILES = """
+creat link linkat mkdir mkdirat mknod mknodat open openat openat2 rename renameat renameat2 rmdir symlink symlinkat
+truncate unlink unlinkat chmod fchmod fchmodat fchmodat2 chown fchown fchownat lchown setxattr lsetxattr fsetxattr
+removexattr lremovexattr fremovexattr setxattrat removexattrat file_setattr truncate64 chown32 fchown32 lchown32
+""".split()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_call_that_changes_names_or_contents_is_forgotten(name: str) -> None:
+    """The calls with a path that change something, by their man pages. Times (utime) are no content."""
+    header, table = _header(name), TABLES[name]
+    assert [call for call in CHANGES_FILES if call in header and call not in table] == []
+
+
+@pytest.mark.parametrize("arch", [ARCH_X86_64, ARCH_I386])
+def test_every_rule_has_a_name_and_the_important_ones_are_there(arch: int) -> None:
+    names = watched.names()
+    (abi,) = [abi for abi in watched.abis() if abi.audit_arch == arch]
+    rules = {names[arch, number]: rule for number, rule in abi.rules.items()}
+    assert rules["unlinkat"] == Always()
+    assert rules["clone3"] == Refuse(38)
+    assert rules["openat"] == ArgumentHas(2, watched.WRITING_OPEN)
+    assert rules["io_uring_enter"] == Refuse(38)
+    assert "execve" not in rules
+
+
+def test_reads_and_execs_are_reported_only_where_asked_for() -> None:
+    plain, full = watched.abis()[0], watched.abis(reads=True, exec_calls=True)[0]
+    assert full.rules[x86_64.NUMBERS["openat"]] == Always()
+    assert set(full.rules) - set(plain.rules) == {x86_64.NUMBERS["execve"], x86_64.NUMBERS["execveat"]}
+
+
+def test_calls_told_to_begin_anew_are_reported_ones() -> None:
+    reported = {watched.names()[abi.audit_arch, number] for abi in watched.abis() for number in abi.rules}
+    assert reported >= watched.NEVER_SLEEP
+    assert not watched.NEVER_SLEEP & {"open", "openat", "openat2", "creat", "connect", "sendto", "sendmsg", "sendmmsg"}
+
+
+def test_stopping_at_every_call_applies_the_same_rules() -> None:
+    rules = watched.by_call(reads=False)
+    for abi in watched.abis():
+        assert {number: rule for (arch, number), rule in rules.items() if arch == abi.audit_arch} == abi.rules
