@@ -112,7 +112,11 @@ def _files(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     from agentwrap.views import files
 
     hidden = Counter[str]()
-    changes = files.collect(_visible(source, wish, files.CHANGES, hidden), context)
+    # A file's end is told by a row that is noise by itself: without it, what came and went would seem to have stayed.
+    changes = files.collect(_visible(source, wish, files.CHANGES, hidden, ends=True), context)
+    if not wish.everything:
+        for passing in [changed for changed in changes.values() if changed.letter == "T"]:
+            hidden[noise.TEMPORARY] += changes.pop(passing.path).edits
     yield from files.file_lines(changes, context)
     yield []
     number = text.count(len(changes), "path") if changes else "no path"
@@ -129,14 +133,20 @@ def _diff(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     yield from summary.hidden_summary(hidden, noise.NOISE)
 
 
-def _visible(source: "Reader", wish: Wish, kinds: tuple[str, ...], hidden: Counter[str]) -> Iterator[Row]:
-    """Rows of some kinds that the filter lets through and that are no noise, up to the limit."""
+def _visible(
+    source: "Reader", wish: Wish, kinds: tuple[str, ...], hidden: Counter[str], *, ends: bool = False
+) -> Iterator[Row]:
+    """Rows of some kinds that the filter lets through and that are no noise, up to the limit.
+
+    `ends`: also those that tell the end of a file the run made.
+    """
     left = wish.limit
     context = Context(source)
     for row in reading.rows_of(source, kinds):
         if not wish.chosen(row, context.span):
             continue
-        if not wish.everything and (reason := noise.hidden(row)):
+        reason = "" if wish.everything else noise.hidden(row)
+        if reason and not (ends and reason == noise.TEMPORARY and row.data.get("change") == "transient"):
             hidden[reason] += 1
             continue
         if left is not None:
@@ -159,9 +169,7 @@ def _is_error(row: Row) -> bool:
     return bool(failed) or row.verdict == "deny"
 
 
-def _only(
-    source: "Reader", wish: Wish, context: Context, wanted: Callable[[Row], bool], noun: str
-) -> Iterator[Line]:
+def _only(source: "Reader", wish: Wish, context: Context, wanted: Callable[[Row], bool], noun: str) -> Iterator[Line]:
     shown = 0
     for row in _rows(source, wish):
         if wanted(row):

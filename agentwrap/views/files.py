@@ -44,8 +44,16 @@ def collect(rows: Iterator[Row], context: Context) -> dict[str, Changed]:
         path = foreign_text(data.get("path"))
         if row.kind == "file.edit":
             before, after = mapping(data.get("before")), mapping(data.get("after"))
+            temporary = found.get(foreign_text(data.get("temporary")))
+            if temporary is not None and diff.is_absent(temporary.before):
+                del found[temporary.path]  # it has become this file
+            if data.get("change") == "transient" and path not in found:
+                before = after  # made by the run itself, without a row of its own
             changed = found.setdefault(path, Changed(path, before, after))
             changed.after, changed.edits = after, changed.edits + 1
+            if diff.is_absent(after) and _made_anew(found, changed, before):
+                del found[path]
+                continue
         elif row.kind == "file.rename" and data.get("type", "file") != "directory" and not data.get("exchange"):
             target = foreign_text(data.get("target"))
             changed = found.pop(path) if path in found else Changed(target, {}, {})
@@ -59,6 +67,18 @@ def collect(rows: Iterator[Row], context: Context) -> dict[str, Changed]:
         if name and name not in changed.writers and len(changed.writers) < 4:
             changed.writers.append(name)
     return found
+
+
+def _made_anew(found: dict[str, Changed], aside: Changed, before: dict[str, Any]) -> bool:
+    """Whether `aside`, now removed, was moved out of the way of a new file of its name, as editors do.
+
+    Then the new file is a change of the old one, not a file that was added.
+    """
+    anew = found.get(aside.moved_from)
+    if anew is None or not diff.is_absent(anew.before) or diff.is_absent(anew.after):
+        return False
+    anew.before = aside.before or before
+    return True
 
 
 def file_lines(changes: dict[str, Changed], context: Context) -> Iterator[Line]:

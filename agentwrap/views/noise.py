@@ -26,7 +26,7 @@ _HIDDEN_CLASSES = {
 }
 # `git init` puts a dozen there; git runs none of that name (githooks(5)).
 _SAMPLE_HOOK = re.compile(r"/\.git/hooks/[a-z-]+\.sample$")
-_TEMPORARY = "temporary files"
+TEMPORARY = "temporary files"
 # A sandbox or container being set up: one unshare tells it, its thirty mounts do not.
 _SETTING_UP = frozenset(
     {"mount", "umount", "umount2", "move_mount", "mount_setattr", "open_tree", "fsopen", "fsmount", "fsconfig"}
@@ -35,7 +35,7 @@ _SETTING_UP = frozenset(
 _LIBRARY_SOCKETS = ("/run/nscd/socket", "/var/run/nscd/socket")
 
 _STEPS = "look-ups by env"
-NOISE = frozenset({*_HIDDEN_CLASSES.values(), _TEMPORARY, _STEPS, "library sockets", "mounts"})
+NOISE = frozenset({*_HIDDEN_CLASSES.values(), TEMPORARY, _STEPS, "library sockets", "mounts"})
 
 
 def hidden(row: Row, *, live: bool = False, spans: Callable[[str], Span | None] | None = None) -> str:
@@ -78,9 +78,9 @@ def _hidden_file(row: Row) -> str:
     if _SAMPLE_HOOK.search(foreign_text(row.data.get("path"))):
         return _HIDDEN_CLASSES["version-control"]
     if change == "transient":
-        return _TEMPORARY
+        return TEMPORARY
     if klass == "temporary" and not (row.kind == "file.edit" and change in ("create", "modify")):
-        return _TEMPORARY
+        return TEMPORARY
     return ""
 
 

@@ -61,3 +61,27 @@ def test_each_edit_has_a_heading_and_a_diff() -> None:
     assert lines[1:3] == ["--- a/retry.py", "+++ b/retry.py"]
     assert lines[0].startswith("0.000 M retry.py  +3 -1")
     assert lines[-1].startswith("0.000 P x  mode 0000 → 0000")
+
+
+def transient(path: str, before: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "file.edit", {"path": path, "change": "transient", "before": before, "after": ABSENT}
+
+
+def test_what_came_and_went_is_told_as_such_whether_its_coming_was_told_or_not() -> None:
+    one = {"size": 1, "omitted": "over-cap"}
+    assert listed(edit("/a", ABSENT, one), transient("/a", one))[0].startswith("T /a")
+    assert listed(transient("/a", one))[0].startswith("T /a")
+
+
+def test_a_file_moved_aside_and_made_anew_is_one_change_once_the_old_one_is_gone() -> None:
+    one, two = {"size": 1, "omitted": "over-cap"}, {"size": 2, "omitted": "over-cap"}
+    moved = ("file.rename", {"path": "/a", "target": "/a~"})
+    assert [shown[:4] for shown in listed(moved, edit("/a", ABSENT, two), edit("/a~", one, ABSENT))] == ["M /a"]
+    assert [shown[:4] for shown in listed(moved, edit("/a", ABSENT, two))] == ["R /a", "A /a"]
+    assert [shown[:4] for shown in listed(moved, edit("/a~", one, ABSENT))] == ["R /a"]
+
+
+def test_a_temporary_file_that_becomes_another_is_that_other() -> None:
+    one, two = {"size": 1, "omitted": "over-cap"}, {"size": 2, "omitted": "over-cap"}
+    over = {"path": "/a", "change": "modify", "via": "rename", "temporary": "/t", "before": one, "after": two}
+    assert [shown[:4] for shown in listed(edit("/t", ABSENT, two), ("file.edit", over))] == ["M /a"]
