@@ -99,6 +99,8 @@ class Rename(Call):
             self._edit(desk, source, after)
         if not self.replaced.absent and not made:
             self._left(desk, after)
+        elif known is not None and not self.replaced.absent and not differs(self.replaced, after):
+            self._left_again(desk, after)
         made = made and self.replaced.absent
         recorded = made or not self.replaced.absent or (known is not None and known.recorded)
         desk.remember(who, new, self.klass, after, made=made, recorded=recorded)
@@ -151,6 +153,20 @@ class Rename(Call):
             after.state,
             ABSENT.state,
             change="delete",
+            via="rename",
+            span=self.who.span,
+            pid=self.who.pid,
+            at_ns=self.at_ns,
+        )
+
+    def _left_again(self, desk: Desk, after: Snapshot) -> None:
+        """A file whose making was told moved over an equal one: no edit tells that its own name is gone."""
+        desk.report.edit(
+            self.old.path,
+            self.old_klass,
+            after.state,
+            ABSENT.state,
+            change="transient",
             via="rename",
             span=self.who.span,
             pid=self.who.pid,
