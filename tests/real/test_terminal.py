@@ -35,7 +35,8 @@ class Screen:
     def _tmux(self, *words: str) -> str:
         return subprocess.run(
             ["tmux", "-S", str(self.folder / "socket"), *words],
-            cwd=self.work, env=environment(self.folder), capture_output=True, text=True, check=True, timeout=TIMEOUT_S,
+            cwd=self.work, env=environment(self.folder, SHELL="/bin/sh"), capture_output=True, text=True, check=True,
+            timeout=TIMEOUT_S,
         ).stdout  # fmt: skip
 
     def keys(self, *keys: str) -> None:
