@@ -37,6 +37,7 @@ ROUTES: dict[str, list[str]] = {
     "exchanged": ["exchange f g"],
     "noreplace": ["rename f h"],
     "noreplace_refused": [],
+    "directory_renamed": ["mkdir d", "rename d e", f"create e/t {NEW}"],
     "hard_link": ["hard h f", f"modify h {OLD} -> {NEW}"],
     "symbolic": ["symbolic l f"],
     "through_symlink": ["symbolic l f", *REWRITTEN],
@@ -72,6 +73,13 @@ SHARED = {
     "append_inherited": "old\none\ntwo\nthree\n",
     "passed": "new\n",
     "after_the_openers_end": "new\n",
+}
+# A file may be looked at before the next call comes to it, and is told by the name it had then. As true, one row more.
+LOOKED_AT_EARLIER: dict[str, list[str]] = {
+    "rename_over": [f"create .f.tmp {NEW}", *REWRITTEN],
+    "rename_over_elsewhere": ["mkdir d", f"create d/t {NEW}", *REWRITTEN],
+    "directory_renamed": ["mkdir d", f"create d/t {NEW}", "rename d e"],
+    "tree": ["mkdir a", "mkdir a/b", f"create a/b/n {NEW}", "transient a/b/n", "rmdir a/b", "rmdir a"],
 }
 ROOT_ROUTES: dict[str, list[str]] = {
     "owner": ["owner f (0, 0) -> (12, 34)"],
@@ -123,7 +131,8 @@ def test_a_change_is_told_as_what_it_is(routes: Routes, options: tuple[str, ...]
     if results[route] in ("EOPNOTSUPP", "ENOSYS") or (route == "tmpfile_empty_path" and results[route] == "ENOENT"):
         pytest.skip(f"the kernel or its file system has no {route}: {results[route]}")
     assert results[route] == "ok"
-    assert _told(rows, route) == ROUTES[route]
+    told = _told(rows, route)
+    assert told == ROUTES[route] or told == LOOKED_AT_EARLIER.get(route), told
 
 
 @pytest.mark.skipif(not is_root(), reason="only root gives files away")
