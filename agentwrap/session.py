@@ -122,6 +122,14 @@ class Session:
         """
         from agentwrap.launching import command
 
+        if not os.path.exists("/proc/self/fd"):
+            raise AgentwrapError(
+                "unsupported",
+                "there is no /proc here, and nothing can be followed without it",
+                evidence="/proc/self/fd: " + os.strerror(errno.ENOENT),
+                hint="mount -t proc proc /proc",
+                exit_status=EXIT_FAILED,
+            )
         path = command.find(self.options.command[0], self.options.environment, self.options.cwd)
         if self.options.cwd is not None and not os.path.isdir(self.options.cwd):
             is_there = os.path.lexists(self.options.cwd)

@@ -35,6 +35,7 @@ def create(path: Path, meta: Mapping[str, str]) -> tuple[sqlite3.Connection, int
     except OSError as error:
         raise _unwritable(path, error.strerror or str(error)) from error
     try:
+        os.fchmod(alive, 0o600)  # a umask may have taken our own rights away
         room = os.statvfs(path)
         # f_blocks 0: a filesystem that does not count (9p and others).
         if room.f_blocks and room.f_bavail * room.f_frsize < _ROOM_BYTES:

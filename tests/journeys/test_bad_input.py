@@ -117,6 +117,26 @@ def test_a_folder_that_may_not_be_written_is_told_before_anything_runs(tmp_path:
     assert os.strerror(13) in done.stderr
 
 
+def test_no_umask_takes_a_recording_from_its_owner(tmp_path: Path, plain_user) -> None:  # type: ignore[no-untyped-def]
+    words = shlex.join([*AGENTWRAP, "run", "-q", "-o", "x.agentlog", "--", "sh", "-c", "umask"])
+    show = shlex.join([*AGENTWRAP, "show", "x.agentlog"])
+    done = plain_user(["sh", "-c", f"umask 777; {words} && {show} >/dev/null && stat -c %a x.agentlog"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0777\n600\n", "")
+
+
+@pytest.mark.skipif(not is_root(), reason="taking /proc away needs root")
+def test_without_proc_it_is_told_before_anything_runs(tmp_path: Path) -> None:
+    script = f"mount -t tmpfs none /proc && exec {shlex.join(command(tmp_path / 'x.agentlog', 'echo', 'ran'))}"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script], env=environment(tmp_path), capture_output=True, text=True, timeout=60
+    )  # fmt: skip
+    if "mount" in done.stderr and "error:" not in done.stderr:
+        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert is_one_error(done.stderr), done.stderr
+    assert "there is no /proc here" in done.stderr
+
+
 # --- recordings that are none -----------------------------------------------------------------------------------------
 
 
