@@ -118,7 +118,7 @@ def test_a_folder_that_may_not_be_written_is_told_before_anything_runs(tmp_path:
 
 
 def test_no_umask_takes_a_recording_from_its_owner(tmp_path: Path, plain_user) -> None:  # type: ignore[no-untyped-def]
-    words = shlex.join([*AGENTWRAP, "run", "-q", "-o", "x.agentlog", "--", "sh", "-c", "umask"])
+    words = shlex.join([*AGENTWRAP, "run", "-q", "--no-undo", "-o", "x.agentlog", "--", "sh", "-c", "umask"])
     show = shlex.join([*AGENTWRAP, "show", "x.agentlog"])
     done = plain_user(["sh", "-c", f"umask 777; {words} && {show} >/dev/null && stat -c %a x.agentlog"])
     assert (done.returncode, done.stdout, done.stderr) == (0, "0777\n600\n", "")
