@@ -1,10 +1,11 @@
 """The results as Markdown, with the machine they were taken on and the targets they are held against."""
 
+import json
 import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from commands import Start, Stream
@@ -41,6 +42,25 @@ class Results:
     starts: list[Start] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
     stream_events: int = 0
+
+    def put(self, result: Result) -> None:
+        """Add a row of the table, in place of an earlier one of the same title."""
+        titles = [old.title for old in self.tables]
+        if result.title in titles:
+            self.tables[titles.index(result.title)] = result
+        else:
+            self.tables.append(result)
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1))
+
+    @classmethod
+    def load(cls, path: Path) -> "Results":
+        told = json.loads(path.read_text())
+        told["tables"] = [Result(**row) for row in told["tables"]]
+        told["starts"] = [Start(**row) for row in told["starts"]]
+        told["streams"] = [Stream(**row) for row in told["streams"]]
+        return cls(**told)
 
 
 def machine() -> list[tuple[str, str]]:

@@ -33,6 +33,9 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where to work (default: a new folder in TMPDIR)")
     parser.add_argument("--agentwrap", help="the program to measure (default: the one beside this Python)")
     parser.add_argument("-o", "--output", type=Path, help="write the page here (default: standard output)")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FILE", help="keep the figures here, beside those of earlier parts"
+    )
     parser.add_argument("--list", action="store_true", help="print the names and leave")
     return parser.parse_args(argv)
 
@@ -52,25 +55,44 @@ def chosen(options: argparse.Namespace) -> list[str]:
 
 def run(options: argparse.Namespace, folder: Path, say: measure.Say) -> tuple[report.Results, list[str]]:
     """Everything that was asked for."""
-    quick, wanted = options.quick, chosen(options)
-    rounds = options.rounds or (1 if quick else 5)
+    wanted = chosen(options)
     agentwrap = [options.agentwrap] if options.agentwrap else ways_module.default_agentwrap()
     ways = ways_module.ways(agentwrap)
     if options.ways:
         ways = [way for way in ways if way.name in names(options.ways)]
-    results = report.Results(rounds, quick)
+    kept = options.keep is not None and options.keep.exists()
+    rounds = options.rounds or (1 if options.quick else 5)
+    results = report.Results.load(options.keep) if kept else report.Results(rounds, options.quick)
+    try:
+        _fill(results, options, wanted, ways, agentwrap, folder, say)
+    finally:
+        if options.keep is not None:
+            results.save(options.keep)
+    return results, [way.name for way in ways]
+
+
+def _fill(
+    results: report.Results,
+    options: argparse.Namespace,
+    wanted: list[str],
+    ways: list[ways_module.Way],
+    agentwrap: list[str],
+    folder: Path,
+    say: measure.Say,
+) -> None:
+    quick, rounds = options.quick, options.rounds or (1 if options.quick else 5)
     for workload in workloads.all_workloads():
         if workload.name in wanted:
-            results.tables.append(
-                measure.compare(workload, ways, folder, rounds=rounds, quick=quick, size=options.size, say=say)
-            )
+            results.put(measure.compare(workload, ways, folder, rounds=rounds, quick=quick, size=options.size, say=say))
     if "agents" in wanted:
         lab = os.environ.get("AGENTWRAP_LAB")
-        results.tables += measure.agents(Path(lab) if lab else None, AGENTS, ways, rounds=rounds, say=say)
+        for result in measure.agents(Path(lab) if lab else None, AGENTS, ways, rounds=rounds, say=say):
+            results.put(result)
     if "recorder" in wanted:
         results.events_per_second = recorder.events_per_second(2_000 if quick else 200_000, folder / "rate.agentlog")
         say(f"recorder {results.events_per_second:,.0f} events/s")
     if "memory" in wanted:
+        results.memory.clear()
         for count in (200,) if quick else (100_000, 1_000_000):
             results.memory.append(recorder.memory(count, agentwrap, folder))
             say(f"memory   {results.memory[-1]}")
@@ -80,7 +102,6 @@ def run(options: argparse.Namespace, folder: Path, say: measure.Say) -> tuple[re
         results.stream_events = 2_000 if quick else 1_000_000
         recording = commands.long_recording(results.stream_events, folder, say)
         results.streams = commands.streams(agentwrap, recording, folder, say)
-    return results, [way.name for way in ways]
 
 
 def main(argv: list[str] | None = None) -> None:
