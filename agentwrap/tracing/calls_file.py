@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agentwrap.tracing.blindspots import BlindSpots
+from agentwrap.tracing.files.places import follow
 from agentwrap.tracing.files.settings import Place, Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.processes import Process
@@ -18,6 +19,7 @@ from agentwrap.tracing.tracee import AT_FDCWD, Memory, descriptor_meant, locate,
 
 _AT_EMPTY_PATH = 0x1000
 _AT_REMOVEDIR = 0x200
+_AT_SYMLINK_FOLLOW = 0x400
 _O_CREAT_FLAGS = 0o1 | 0o100 | 0o1000  # creat(2) is open with O_WRONLY | O_CREAT | O_TRUNC
 
 Arguments = tuple[int, ...]
@@ -86,7 +88,10 @@ class FileCalls:
             return 0
 
         def openat2(process: Process, tid: int, arguments: Arguments) -> int:
-            flags, mode = struct.unpack("=QQ", self._memory.read(tid, arguments[2], 16))
+            data = self._memory.read(tid, arguments[2], 16)
+            if len(data) < 16:
+                raise FileNotFoundError  # the end of a mapping: EFAULT for the call, too
+            flags, mode = struct.unpack("=QQ", data)
             return act(process, tid, arguments, at, flags, mode)
 
         add["open"] = lambda process, tid, a: act(process, tid, a, here, a[1], a[2])
@@ -154,12 +159,15 @@ class FileCalls:
         raw = self._memory.string(tid, arguments[1])
         if not raw and arguments[4] & _AT_EMPTY_PATH:
             self._files.linking_descriptor(who, b"/proc/%d/fd/%d" % (tid, signed(arguments[0])), new)
-        elif raw.startswith((b"/proc/self/fd/", b"/proc/thread-self/fd/")):
-            # The way open(2) documents for an O_TMPFILE file without CAP_DAC_READ_SEARCH.
-            self._files.linking_descriptor(who, b"/proc/%d/fd/%b" % (tid, raw.rsplit(b"/", 1)[1]), new)
-        else:
-            old = locate(tid, signed(arguments[0]), raw, foreign=process.foreign)
-            self._files.linking(who, old, new)
+            return 0
+        old = locate(tid, signed(arguments[0]), raw, foreign=process.foreign)
+        if arguments[4] & _AT_SYMLINK_FOLLOW:
+            if descriptor_meant(old) is not None:
+                # The way open(2) documents for an O_TMPFILE file without CAP_DAC_READ_SEARCH.
+                self._files.linking_descriptor(who, old.host, new)
+                return 0
+            old = follow(old, tid) or old
+        self._files.linking(who, old, new)
         return 0
 
     def _symlink(self, target: int, at: _At) -> Handler:

@@ -139,7 +139,7 @@ class FoundTree:
             address = int.from_bytes(raw, "little")
             if len(raw) < pointer_bytes or not address or left <= 0:
                 break
-            out.append(self._memory.string(tid, address))
+            out.append(self._memory.string(tid, address, MAX_ARGUMENT_BYTES))
             left -= len(out[-1]) + 1
         return tuple(out)
 

@@ -69,7 +69,10 @@ class Memory:
         return os.pread(self._descriptor(tid), size, address)
 
     def string(self, tid: int, address: int, limit: int = PATH_MAX) -> bytes:
-        """The C string at `address`, cut at `limit`. Raises OSError."""
+        """The C string at `address`, cut at `limit`.
+
+        Raises OSError; FileNotFoundError for a path that does not end, which no call takes (ENAMETOOLONG or EFAULT).
+        """
         if address > _HIGHEST_ADDRESS:
             raise OSError(errno.EFAULT, os.strerror(errno.EFAULT))
         # Spelled out: every reported call about a file comes through here.
@@ -79,6 +82,8 @@ class Memory:
         if end < 0 and len(data) == 256:
             data = self.read(tid, address, limit)
             end = data.find(0)
+        if end < 0 and limit == PATH_MAX:
+            raise FileNotFoundError
         return data[:end] if end >= 0 else data
 
 

@@ -199,6 +199,25 @@ ROUTE(failures) {
     FAIL(opened("/proc/self/fd/99", O_WRONLY | O_TRUNC), ENOENT); FAIL(fchmod(99, 0600), EBADF);
     FAIL(syscall(SYS_openat2, AT_FDCWD, "f", 1, 24), EFAULT); return 0;
 }
+ROUTE(edges) { /* strings and structs at the end of a mapping, and paths without an end */
+    static char endless[5000]; memset(endless, 'a', 4999);
+    FAIL(unlink(endless), ENAMETOOLONG); FAIL(mkdir(endless, 0755), ENAMETOOLONG); FAIL(opened(endless + 4999 - 300, O_WRONLY | O_CREAT), ENAMETOOLONG);
+    FAIL(symlink(endless, "l"), ENAMETOOLONG); FAIL(rename("f", endless), ENAMETOOLONG);
+    char *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); TRY(munmap(page + 4096, 4096));
+    memset(page, 'b', 4096); FAIL(unlink(page + 4090), EFAULT); FAIL(truncate(page, 0), ENAMETOOLONG); FAIL(truncate(page + 1, 0), EFAULT);
+    FAIL(syscall(SYS_openat2, AT_FDCWD, "f", page + 4088, 24), EFAULT); FAIL(setxattr("f", page + 4090, "", 0, 0), EFAULT);
+    strcpy(page + 4093, "d/"); TRY(mkdir(page + 4093, 0755)); TRY(rmdir("./d/../d//")); return 0;
+}
+ROUTE(link_followed) { TRY(symlink("f", "l")); TRY(linkat(AT_FDCWD, "l", AT_FDCWD, "h", AT_SYMLINK_FOLLOW)); return 0; }
+ROUTE(link_not_followed) { TRY(symlink("f", "l")); TRY(link("l", "h")); return 0; }
+ROUTE(slashes) {
+    TRY(mkdir("d/", 0755)); TRY(rename("d/", "./e//")); TRY(chmod("e/.", 0700)); TRY(rmdir("e/")); return 0;
+}
+ROUTE(mapped_and_left) { /* the descriptor is closed long before the last write, and nobody is told of that */
+    int fd; char c; TRY(fd = opened("f", O_RDWR));
+    char *at = mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0); if (at == MAP_FAILED) return errno;
+    close(fd); usleep(300000); memcpy(at, "new", 3); return 0;
+}
 ROUTE(forbidden) {
     FAIL(opened("locked/f", O_WRONLY | O_TRUNC), EACCES); FAIL(unlink("locked/f"), EACCES);
     FAIL(rename("f", "locked/g"), EACCES); FAIL(mkdir("locked/d", 0755), EACCES); FAIL(chmod("/etc/passwd", 0600), EPERM);
@@ -213,7 +232,8 @@ ROUTE(forbidden) {
     X(passed) X(after_the_openers_end) X(two_threads) X(mode) X(mode_descriptor) X(mode_at) X(mode_at2) \
     X(mode_at2_empty) X(mode_proc) X(owner) X(owner_descriptor) X(owner_at) X(attribute) X(attribute_removed) \
     X(folders) X(tree) X(fifo) X(removed) X(removed_at) X(removed_while_open) X(replaced) X(same_content) \
-    X(only_opened) X(failures) X(forbidden)
+    X(only_opened) X(failures) X(edges) \
+    X(link_followed) X(link_not_followed) X(slashes) X(mapped_and_left) X(forbidden)
 
 static const struct { const char *name; int (*run)(void); } routes[] = {
 #define ENTRY(name) {#name, name},

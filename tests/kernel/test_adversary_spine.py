@@ -460,3 +460,53 @@ def test_killing_everything_the_agent_can_is_its_own_end_alone(tmp_path: Path, o
     rows = Rows(tmp_path / "run.agentlog", tmp_path)
     assert rows.files() == ["mkdir made"]
     assert len(rows.of("run.end")) == 1
+
+
+@pytest.mark.parametrize("options", MODES, ids=mode_name)
+def test_a_plain_users_process_that_closes_its_memory_is_a_gap(
+    plain_user,  # type: ignore[no-untyped-def]
+    open_folder: Path,
+    options: tuple[str, ...],
+) -> None:
+    """PR_SET_DUMPABLE 0, as ssh-agent and gpg do: its paths and addresses cannot be read, which is told once each."""
+    source = r"""
+    #include <arpa/inet.h>
+    #include <sys/prctl.h>
+    #include <sys/stat.h>
+    #include <sys/socket.h>
+    #include <unistd.h>
+    int main(void) {
+        struct sockaddr_in to = {AF_INET, htons(9), {htonl(INADDR_LOOPBACK)}};
+        if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) return 2;
+        for (int i = 0; i < 3; i++) {
+            if (mkdir("unseen", 0755) || rmdir("unseen")) return 3;
+            if (connect(socket(AF_INET, SOCK_DGRAM, 0), (void *)&to, sizeof to)) return 4;
+        }
+        return 0;
+    }
+    """
+    binary = program(open_folder, "closed", source)
+    home = Path(plain_user(["pwd"]).stdout.strip())
+    done = plain_user(command(home / "run.agentlog", binary, options=options))
+    assert done.returncode == 0, done.stderr
+    rows = Rows(home / "run.agentlog", home)
+    gaps = [(gap.data["what"], gap.data["cause"]) for gap in rows.of("gap") if gap.data["cause"] != "no-ptrace"]
+    assert sorted(gaps) == [("connect", "not-dumpable"), ("file-write", "not-dumpable")]
+    assert rows.files() == []
+
+
+@pytest.mark.parametrize("options", TRACED, ids=mode_name)
+def test_a_program_that_may_be_run_but_not_read_is_a_gap(
+    plain_user,  # type: ignore[no-untyped-def]
+    open_folder: Path,
+    options: tuple[str, ...],
+) -> None:
+    """Mode 0111: the kernel closes such a process to its own user (execve(2))."""
+    binary = Path(program(open_folder, "unreadable", "int main(void) { return 7; }\n"))
+    binary.chmod(0o111)
+    home = Path(plain_user(["pwd"]).stdout.strip())
+    done = plain_user(command(home / "run.agentlog", binary.name, options=options), env={"PATH": str(open_folder)})
+    assert done.returncode == 7, done.stderr
+    rows = Rows(home / "run.agentlog", home)
+    assert ("exec", "not-dumpable") in [(gap.data["what"], gap.data["cause"]) for gap in rows.of("gap")]
+    assert rows.spans()["p1"]["exit"]["status"] == 7

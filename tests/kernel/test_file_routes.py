@@ -68,6 +68,11 @@ ROUTES: dict[str, list[str]] = {
     "same_content": [],
     "only_opened": [],
     "failures": [],
+    "edges": ["mkdir d", "rmdir d"],
+    "link_followed": ["symbolic l f", "hard h f"],
+    "link_not_followed": ["symbolic l f", "hard h l"],
+    "slashes": ["mkdir d", "rename d e", "mode e 755 -> 700", "rmdir e"],
+    "mapped_and_left": REWRITTEN,
 }
 SHARED = {
     "append_inherited": "old\none\ntwo\nthree\n",
