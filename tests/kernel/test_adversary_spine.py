@@ -510,3 +510,34 @@ def test_a_program_that_may_be_run_but_not_read_is_a_gap(
     rows = Rows(home / "run.agentlog", home)
     assert ("exec", "not-dumpable") in [(gap.data["what"], gap.data["cause"]) for gap in rows.of("gap")]
     assert rows.spans()["p1"]["exit"]["status"] == 7
+
+
+@pytest.mark.parametrize("options", MODES, ids=mode_name)
+def test_signals_to_the_tracer_do_nothing(tmp_path: Path, options: tuple[str, ...]) -> None:
+    signals = "HUP INT QUIT TERM USR1 USR2 ALRM PIPE TSTP TTIN TTOU CONT 64"
+    script = f"for s in {signals}; do kill -$s $PPID || exit 3; done; mkdir made"
+    run = wrap(tmp_path, "bash", "-c", script, options=options)
+    assert (run.status, run.stderr) == (0, b"")
+    assert Rows(run.recording, tmp_path / "work").files() == ["mkdir made"]
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
+@pytest.mark.parametrize("options", MODES, ids=mode_name)
+def test_a_sandbox_in_a_sandbox(tmp_path: Path, options: tuple[str, ...]) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    outer = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", str(work), str(work)]
+    inner = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--bind", str(work), "/mnt", "--unshare-pid"]
+    inner += ["sh", "-c", "echo inner > /mnt/inner"]
+    words = [*outer, "--unshare-user", "--unshare-pid", *inner]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("a sandbox in a sandbox does not work here")
+    (work / "inner").unlink()
+    run = wrap(tmp_path, *words, options=options)
+    assert run.status == 0, run.stderr
+    rows = Rows(run.recording, work)
+    edits = [raw(event.data["path"]) for event in rows.of("file.edit") if event.data["path"].endswith("/inner")]
+    assert edits == [b"/mnt/inner"]  # the name it has there: here, another
+    assert [rows.word(event) for event in rows.of("file.edit") if "mnt" in event.data["path"]] == [
+        "create /mnt/inner 'inner\\n'"
+    ]
