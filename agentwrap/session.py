@@ -397,6 +397,16 @@ class Session:
             for messages in self._frames.feed(data or b""):
                 self._take(messages)
             self._watch_time()
+            self._keep_the_tracer_going()
+
+    def _keep_the_tracer_going(self) -> None:
+        """An agent may stop its own tracer (SIGSTOP), and with it itself and every time-out: go on at once."""
+        try:
+            stopped = os.waitid(os.P_PID, self._tracer_pid, os.WSTOPPED | os.WNOHANG)
+        except ChildProcessError:
+            return  # it is gone: the end of its stream tells
+        if stopped is not None:
+            os.kill(self._tracer_pid, signal.SIGCONT)
 
     def _take(self, messages: "list[wire.Message]") -> None:
         from agentwrap.tracing import wire

@@ -521,6 +521,13 @@ def test_signals_to_the_tracer_do_nothing(tmp_path: Path, options: tuple[str, ..
     assert Rows(run.recording, tmp_path / "work").files() == ["mkdir made"]
 
 
+@pytest.mark.parametrize("options", MODES, ids=mode_name)
+def test_a_stopped_tracer_goes_on(tmp_path: Path, options: tuple[str, ...]) -> None:
+    run = wrap(tmp_path, "bash", "-c", "kill -STOP $PPID; mkdir made; kill -STOP $PPID", options=options, timeout_s=20)
+    assert run.status == 0
+    assert Rows(run.recording, tmp_path / "work").files() == ["mkdir made"]
+
+
 @pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed")
 @pytest.mark.parametrize("options", MODES, ids=mode_name)
 def test_a_sandbox_in_a_sandbox(tmp_path: Path, options: tuple[str, ...]) -> None:
