@@ -76,14 +76,17 @@ class FoundTree:
             self._open(process)
 
     def find(self, tid: int) -> Process | None:
-        """The process of thread `tid`, entered into the tree if it is new; None if it is gone already."""
+        """The process of thread `tid`, entered into the tree if it is new; None if it is gone already.
+
+        Raises OSError where it cannot be told (no descriptor is left): the call is not seen then.
+        """
         known = self._tree.tasks.get(tid)
         if known is not None:
             return known
         with self._lock:
             try:
                 group, parent = _group_and_parent(tid)
-            except (OSError, ValueError):
+            except (FileNotFoundError, ProcessLookupError, ValueError):
                 return None
             process = self._tree.tasks.get(group)
             if process is None:

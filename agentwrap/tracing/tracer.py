@@ -12,6 +12,7 @@ by PTRACE_O_EXITKILL, is the tree's death). Threads, once the child has been for
 import errno
 import fcntl
 import os
+import resource
 import signal
 import socket
 import stat
@@ -88,6 +89,18 @@ def _detach_from_terminal_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
         except (OSError, ValueError):
             pass  # reserved by the threading library
+
+
+def _take_all_descriptors() -> None:
+    """A descriptor for each process and many files: the soft limit (1,024 as a rule) is a child's, not ours.
+
+    After the fork: the command keeps the limit that we were given.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        pass  # as before then; what cannot be opened is a gap
 
 
 class Tracer:
@@ -182,6 +195,7 @@ class Tracer:
             _libc_prctl(_PR_SET_PDEATHSIG, 0)
             self._found = FoundTree(self._tree, lifecycle, self._files, self._memory, self._sender.put, self._now)
             self._found.watch_root(launched.pid)
+        _take_all_descriptors()
         self._inherited(launched)
         if listener is not None:
             threading.Thread(target=self._answer_calls, args=(listener, observer), daemon=True).start()

@@ -426,6 +426,25 @@ def test_few_descriptors_are_enough_or_it_is_told(tmp_path: Path, limit: int) ->
     assert made == {f"f{number}" for number in range(1, 7)} or run.gaps()
 
 
+@pytest.mark.parametrize("options", [[], ["--debuggable"]])
+def test_more_processes_than_descriptors(tmp_path: Path, options: list[str]) -> None:
+    # The soft limit is the command's; 150 processes at once are more than it.
+    script = "ulimit -n; for n in $(seq 150); do (read line < wait; echo $n > f$n) & done; sleep 0.3; yes > wait"
+    (tmp_path / "work").mkdir()
+    os.mkfifo(tmp_path / "work" / "wait")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < 1000:
+        pytest.skip("few descriptors are allowed here")
+    run = wrap(
+        tmp_path, "sh", "-c", script + " 2>/dev/null; wait", options=options,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (60, hard)),
+    )  # fmt: skip
+    assert run.stdout == b"60\n"
+    made = {os.path.basename(path) for path in run.paths("file.edit")}
+    assert made == {f"f{number}" for number in range(1, 151)}
+    assert set(run.gaps()) <= {"no-ptrace"}
+
+
 # --- no room ----------------------------------------------------------------------------------------------------------
 
 
