@@ -27,8 +27,11 @@ class Screen:
         os.mkfifo(pipe)
         self.fd = os.open(pipe, os.O_RDWR)
         self.seen = b""
+        self._pipe = pipe
+
+    def begin(self) -> None:
         self._tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "sh")
-        self._tmux("pipe-pane", f"exec cat > {shlex.quote(str(pipe))}")
+        self._tmux("pipe-pane", f"exec cat > {shlex.quote(str(self._pipe))}")
         self.type("PS1='$ '; echo rea''dy")
         self.expect(b"ready\r\n$ ")
 
@@ -76,8 +79,11 @@ class Screen:
 def screen(tmp_path: Path) -> Iterator[Screen]:
     need("tmux")
     made = Screen(tmp_path)
-    yield made
-    made.close()
+    try:
+        made.begin()
+        yield made
+    finally:
+        made.close()
 
 
 def test_an_interactive_shell_with_job_control(screen: Screen) -> None:
