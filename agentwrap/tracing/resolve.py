@@ -92,7 +92,7 @@ class _Walk:
 
 
 def walk(tid: int, start: bytes, path: bytes) -> int:
-    """An O_PATH descriptor of `path` below the directory `start`, as thread `tid` would get it. Raises OSError."""
+    """An O_PATH descriptor of the directory `path` below `start`, as thread `tid` would get it. Raises OSError."""
     walk = _Walk(tid, start)
     try:
         todo = path.split(b"/")[::-1]
@@ -100,6 +100,8 @@ def walk(tid: int, start: bytes, path: bytes) -> int:
             part = todo.pop()
             if part not in (b"", b"."):
                 todo += walk.step(part)[::-1]
+        if not stat.S_ISDIR(os.fstat(walk.at).st_mode):
+            raise NotADirectoryError
     except BaseException:
         os.close(walk.at)
         raise

@@ -216,7 +216,7 @@ ROUTE(slashes) {
 ROUTE(mapped_and_left) { /* the descriptor is closed long before the last write, and nobody is told of that */
     int fd; char c; TRY(fd = opened("f", O_RDWR));
     char *at = mmap(NULL, 4, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0); if (at == MAP_FAILED) return errno;
-    close(fd); usleep(300000); memcpy(at, "new", 3); return 0;
+    close(fd); usleep(700000); memcpy(at, "new", 3); return 0;
 }
 ROUTE(forbidden) {
     FAIL(opened("locked/f", O_WRONLY | O_TRUNC), EACCES); FAIL(unlink("locked/f"), EACCES);

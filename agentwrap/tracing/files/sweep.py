@@ -109,7 +109,10 @@ class Sweeper:
             return
         if not (pending.seen and pid in pending.seen) and now_ns - holder.opened_ns < UNSEEN_OPEN_NS:
             return  # not there yet
+        before = pending.before
         if desk.settle_if_due(pending):
+            if pending.before is before and key is not None and _is_mapped(pid, key):
+                return  # a mapping outlives its descriptor, and nobody is told of what is written through it
             desk.pending.release(pending, pid)
             if not pending.holders:
                 desk.let_go(pending)
@@ -121,6 +124,16 @@ def _key_now(host: bytes) -> Key | None:
     except OSError:
         return None
     return (status.st_dev, status.st_ino)
+
+
+def _is_mapped(pid: int, key: Key) -> bool:
+    """Whether a process can write to the file through its memory (proc_pid_maps(5)), by its inode."""
+    try:
+        with open(b"/proc/%d/maps" % pid, "rb") as file:
+            lines = [line.split(None, 5) for line in file]
+    except OSError:
+        return False
+    return any(words[1][1:2] == b"w" and words[1][3:4] == b"s" and int(words[4]) == key[1] for words in lines)
 
 
 def _open_files(pid: int) -> set[Key] | None:
