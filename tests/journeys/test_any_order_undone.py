@@ -25,7 +25,7 @@ DEEDS = st.one_of(
     st.tuples(st.sampled_from(["unlink", "mkdir", "rmdir", "end", "seen"]), name),
     st.tuples(st.sampled_from(["rename", "link"]), name, name),
     st.tuples(st.just("symlink"), st.sampled_from(["a", "nowhere", "d"]), name),
-    st.tuples(st.just("chmod"), name, st.sampled_from([0o600, 0o755])),
+    st.tuples(st.just("chmod"), name, st.sampled_from([0o700, 0o755])),  # folders stay open to their owner
 )
 
 

@@ -16,6 +16,8 @@ from wrapping import command, environment, events, wrap
 
 MODES = [(), ("--debuggable",), ("--follow", "trace"), ("--follow", "calls")]
 
+MARK = f"301.{os.getpid()}"  # seconds to sleep that no other run of these tests uses
+
 
 @pytest.mark.parametrize("options", MODES)
 @pytest.mark.parametrize("status", [0, 1, 3, 125, 255])
@@ -95,10 +97,10 @@ def test_no_switch_of_ours_is_in_the_agents_environment(tmp_path: Path) -> None:
 
 
 def test_a_timeout_ends_the_tree_with_124(tmp_path: Path) -> None:
-    run = wrap(tmp_path, "sh", "-c", "sleep 301.1 & sleep 301.1", options=["--timeout", "0.3"])
+    run = wrap(tmp_path, "sh", "-c", f"sleep {MARK}1 & sleep {MARK}1", options=["--timeout", "0.3"])
     assert run.status == 124
     assert run.events("run.end")[0].data["reason"] == "timeout"
-    assert not _alive("301.1")
+    assert not _alive(f"{MARK}1")
 
 
 def _alive(mark: str) -> bool:
@@ -116,13 +118,13 @@ def _alive(mark: str) -> bool:
 
 @pytest.mark.parametrize("options", MODES)
 def test_what_outlives_the_command_is_ended_and_told(tmp_path: Path, options: tuple[str, ...]) -> None:
-    run = wrap(tmp_path, "sh", "-c", "(setsid sleep 301.2 >/dev/null 2>&1 &); echo done", options=options)
+    run = wrap(tmp_path, "sh", "-c", f"(setsid sleep {MARK}2 >/dev/null 2>&1 &); echo done", options=options)
     assert run.status == 0
     assert run.stdout == b"done\n"
     ended = [e for e in run.events("process.exit") if e.data.get("ended_by") == "agentwrap"]
     assert len(ended) == 1
     assert run.events("run.end")[0].data["ended_daemons"] == 1
-    assert not _alive("301.2")
+    assert not _alive(f"{MARK}2")
 
 
 def test_a_daemon_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
