@@ -45,6 +45,11 @@ class Result:
         mine, native = self.median(way), self.median("native")
         return mine / native if mine is not None and native else None
 
+    def best_ratio(self, way: str) -> float | None:
+        """Fastest round of the way over fastest of native: what is left when other work on the machine is left out."""
+        mine, native = self.seconds.get(way), self.seconds.get("native")
+        return min(mine) / min(native) if mine and native else None
+
     def added_ms(self, way: str) -> float | None:
         mine, native = self.median(way), self.median("native")
         return (mine - native) * 1e3 if mine is not None and native is not None else None
