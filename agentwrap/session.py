@@ -92,6 +92,7 @@ class Outcome:
     ended_daemons: int = 0
     sealed: bool = False
     failure: str = ""
+    trace: str = ""
     mode: str = ""
     elapsed_ns: int = 0
 
@@ -423,7 +424,11 @@ class Session:
                     self.outcome.ended_daemons = ended
                     self._over = True
                 case wire.Failed():
-                    self.outcome.failure = f"{message.step}: {message.detail.decode('utf-8', 'replace')}"
+                    told = message.detail.decode("utf-8", "replace").rstrip()
+                    self.outcome.failure = (
+                        f"{message.step}: {told.rpartition(chr(10))[2] or _errno_name(message.errno)}"
+                    )
+                    self.outcome.trace = told if message.step == "tracer" else ""
                 case wire.Standing():
                     pass
                 case _:

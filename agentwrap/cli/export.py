@@ -34,13 +34,10 @@ def _format_options(function: Function) -> Function:
 def command(output: Output, words: tuple[str, ...], format_name: str | None, target: str | None) -> int:
     """Write the events of a recording, all of them or those that pass the FILTER words, in another format.
 
-    Without FILE, the latest recording. In JSON lines, every object has `schema`, `type`, `seq`, `ts`, `mono_ns`,
-    `span`, `pid`, `subject`, `verdict` and `data`; fields are only ever added.
+    Without FILE, the latest recording; without a format, JSON lines. In these, every object has `schema`, `type`,
+    `seq`, `ts`, `mono_ns`, `span`, `pid`, `subject`, `verdict` and `data`; fields are only ever added.
     """
-    if format_name is None:
-        raise AgentwrapError(
-            "usage", "which format?", evidence="formats: " + ", ".join(FORMATS), hint="`agentwrap export --jsonl`"
-        )
+    format_name = format_name or "jsonl"
     path, chosen = reading.file_and_filter(words)
     with reading.open_recording(path) as source:
         context = Context(source)

@@ -15,12 +15,16 @@ def internal_fault(fault: BaseException, *, verbose: bool, exit_status: int) -> 
     if verbose:
         return AgentwrapError("internal", "internal fault", evidence=trace.rstrip(), exit_status=exit_status)
     evidence = f"{type(fault).__name__}: {fault}"
-    try:
-        path = _save_trace(trace)
-        hint = f"please report it with the traceback in {path}"
-    except (OSError, ImportError) as failure:
-        hint = f"the traceback could not be saved ({failure}); run again with `-vv`"
+    hint = keep_trace(trace)
     return AgentwrapError("internal", "internal fault", evidence=evidence, hint=hint, exit_status=exit_status)
+
+
+def keep_trace(trace: str) -> str:
+    """Save a traceback; the hint that names the file."""
+    try:
+        return f"please report it with the traceback in {_save_trace(trace)}"
+    except (OSError, ImportError) as failure:
+        return f"the traceback could not be saved ({failure}); run again with `-vv`"
 
 
 def _save_trace(trace: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentwrap.cli.faults import keep_trace
 from agentwrap.cli.output import Output, pass_output
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
 
@@ -172,7 +173,7 @@ def command(output: Output, /, command: tuple[str, ...], stream: bool, quiet: bo
     if not quiet:
         _summary(output, options.output)
     if outcome.failure:
-        hint = "agentwrap show --gaps"
+        hint = keep_trace(outcome.trace) if outcome.trace else "agentwrap show --gaps"
         output.error(AgentwrapError("internal", "the recording is not complete", evidence=outcome.failure, hint=hint))
     output.flush()
     return session.leave()

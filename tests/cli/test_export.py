@@ -44,9 +44,11 @@ def test_an_existing_output_is_left_alone(recording: Path, tmp_path: Path, capsy
     assert capsys.readouterr().err.startswith("error: cannot write the output")
 
 
-def test_a_format_has_to_be_named(recording: Path, capsys: Capture) -> None:
-    assert run(["export", str(recording)]) == 2
-    assert "formats: jsonl" in capsys.readouterr().err
+def test_without_a_format_json_lines_are_meant(recording: Path, capsys: Capture) -> None:
+    assert run(["export", str(recording)]) == 0
+    unnamed = capsys.readouterr().out
+    assert run(["export", "--jsonl", str(recording)]) == 0
+    assert capsys.readouterr().out == unnamed != ""
 
 
 def test_a_full_disk_is_one_clear_error(recording: Path) -> None:

@@ -234,8 +234,9 @@ def secrets(_: Session, agent: Tracee) -> None:
 
 AGENTS: list[Agent] = [
     edit, edit_by_rename, settled_temporary, delete, edit_then_delete, delete_folder, create, come_and_go, move,
-    move_and_edit, edit_and_move, move_over_another, move_folder, move_folder_into_a_new_one, swap,
-    backup_as_vim_does, delete_and_make_anew, modes, mode_and_content, symlink_replaced, new_repository, file_becomes_folder, secrets,
+    move_and_edit, edit_and_move, move_over_another, move_folder, move_folder_into_a_new_one, swap, secrets,
+    backup_as_vim_does, delete_and_make_anew, modes, mode_and_content, symlink_replaced, new_repository,
+    file_becomes_folder,
 ]  # fmt: skip
 
 
