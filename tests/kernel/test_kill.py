@@ -3,6 +3,7 @@
 import random
 import re
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -20,6 +21,22 @@ while True:
 """
 
 
+class Bystander(threading.Thread):
+    """Wants the processor every millisecond and notes how long it had to wait: what the machine itself takes away."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.longest_wait_ns = 0
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        before = time.monotonic_ns()
+        while not self.over.wait(0.001):
+            now = time.monotonic_ns()
+            self.longest_wait_ns = max(self.longest_wait_ns, now - before - 1_000_000)
+            before = now
+
+
 @pytest.mark.parametrize("turn", range(12))
 def test_at_most_50_ms_are_lost(tmp_path: Path, turn: int) -> None:
     work = tmp_path / "work"
@@ -33,16 +50,20 @@ def test_at_most_50_ms_are_lost(tmp_path: Path, turn: int) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
+    bystander = Bystander()
+    bystander.start()
     # The moment is the test's input, not a wait for anything.
     time.sleep(random.Random(turn).uniform(0.02, 0.6))
     killed_ns = time.monotonic_ns()
     process.kill()
+    bystander.over.set()
     process.wait()
     process.stdout.close()
     made = {int(name.name[1:]) for name in work.iterdir()}
     told = {int(m[1]) for e in events(recording, "file.directory") if (m := re.search(r"/d(\d+)$", e.data["path"]))}
     lost = sorted(at for at in made - told if at < killed_ns)
-    assert not [at for at in lost if at < killed_ns - LOSS_NS], (killed_ns - lost[0]) / 1e6
+    allowed_ns = LOSS_NS + bystander.longest_wait_ns
+    assert not [at for at in lost if at < killed_ns - allowed_ns], (killed_ns - lost[0]) / 1e6
     assert told <= made
     checked = subprocess.run([*AGENTWRAP, "verify", str(recording)], capture_output=True, env=environment(tmp_path))
     assert checked.returncode == 4, checked.stdout + checked.stderr  # torn, nothing worse
