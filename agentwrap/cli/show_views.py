@@ -11,7 +11,7 @@ from agentwrap import text
 from agentwrap.cli import reading
 from agentwrap.errors import AgentwrapError
 from agentwrap.evidence import check
-from agentwrap.views import noise, summary
+from agentwrap.views import noise, passing, summary
 from agentwrap.views.context import Context
 from agentwrap.views.filter import Filter
 from agentwrap.views.lines import stream_line
@@ -76,10 +76,13 @@ def _stream(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     tally, hidden, shown = summary.Tally(), Counter[str](), 0
     explicit = _named_kinds(wish.chosen)
     stopped = False
+    gone = frozenset[str]() if wish.everything or context.live else passing.passed(source)
     for row in _rows(source, wish):
         tally.add(row)
         context.follow(row)
         reason = "" if wish.everything else noise.hidden(row, live=context.live, spans=context.span)
+        if not reason and passing.of_a_passing_file(row, gone):
+            reason = noise.TEMPORARY
         if reason and not (explicit and reason not in noise.NOISE):
             hidden[reason] += 1
             continue
@@ -142,10 +145,13 @@ def _visible(
     """
     left = wish.limit
     context = Context(source)
+    gone = frozenset[str]() if wish.everything or ends else passing.passed(source)
     for row in reading.rows_of(source, kinds):
         if not wish.chosen(row, context.span):
             continue
         reason = "" if wish.everything else noise.hidden(row)
+        if not reason and passing.of_a_passing_file(row, gone):
+            reason = noise.TEMPORARY
         if reason and not (ends and reason == noise.TEMPORARY and row.data.get("change") == "transient"):
             hidden[reason] += 1
             continue

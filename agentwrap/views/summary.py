@@ -12,6 +12,7 @@ from agentwrap import text
 from agentwrap.evidence.check import holes as holes_of
 from agentwrap.evidence.check import statements as statements_of
 from agentwrap.policy.coverage import Hole, Statement, strongest
+from agentwrap.views import passing
 from agentwrap.views.context import brief, command_line, outcome
 from agentwrap.views.noise import hidden
 from agentwrap.views.source import Row, Source, foreign_text, texts
@@ -32,6 +33,7 @@ class Tally:
         self.events = self.processes = self.failed = self.denials = 0
         self.last_ns = 0
         self._files: set[str] = set()
+        self._made: dict[str, bool] = {}
         self._hosts: set[str] = set()
 
     def add(self, row: Row) -> None:
@@ -48,8 +50,18 @@ class Tally:
         elif kind == "file.edit":
             if not hidden(row):
                 _remember(self._files, foreign_text(data.get("path")))
+            self._passed(row)
         elif kind in ("net.connect", "net.send") and data.get("family") in ("inet", "inet6"):
             _remember(self._hosts, foreign_text(data.get("host")))
+
+    def _passed(self, row: Row) -> None:
+        """What the run made and removed again is no file changed."""
+        passing.note(self._made, row)
+        for path in (row.data.get("path"), row.data.get("temporary")):
+            if path and self._made.get(foreign_text(path)):
+                self._files.discard(foreign_text(path))
+        if len(self._made) > MOST_DISTINCT:
+            self._made.clear()
 
     @property
     def files(self) -> str:
