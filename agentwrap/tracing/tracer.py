@@ -383,18 +383,23 @@ class Tracer:
 
     def _take_orders(self) -> None:
         """One line an order: `S<signal> <sender>`, `C` continue, `E` end now. End of file: the supervisor is dead."""
-        with self._channel.makefile("rb", buffering=0) as orders:
-            for line in orders:
-                order = line.rstrip(b"\n")
-                if order[:1] == b"S":
-                    number, _, sender = order[1:].partition(b" ")
-                    self._forward(int(number), int(sender or b"0"))
-                elif order == b"C" and self._loop is not None and self._loop.main_stopped:
-                    self._signal_main(signal.SIGCONT)
-                elif order == b"E":
-                    self._ending_since = time.monotonic() - self._settings.linger_s - self._settings.grace_s
+        try:
+            with self._channel.makefile("rb", buffering=0) as orders:
+                for line in orders:
+                    self._obey(line.rstrip(b"\n"))
+        except OSError:
+            pass  # ECONNRESET in place of end of file: it was killed with something of ours unread (unix(7))
         if not self._over.is_set():
             self._supervisor_died()
+
+    def _obey(self, order: bytes) -> None:
+        if order[:1] == b"S":
+            number, _, sender = order[1:].partition(b" ")
+            self._forward(int(number), int(sender or b"0"))
+        elif order == b"C" and self._loop is not None and self._loop.main_stopped:
+            self._signal_main(signal.SIGCONT)
+        elif order == b"E":
+            self._ending_since = time.monotonic() - self._settings.linger_s - self._settings.grace_s
 
     def _forward(self, number: int, sender: int) -> None:
         """Pass a signal on, unless whoever sent it to us sent it to the whole process group and so to the agent too."""

@@ -200,6 +200,23 @@ def test_a_killed_supervisor_takes_the_tree_with_it(tmp_path: Path, options: tup
 
 
 @pytest.mark.parametrize("options", MODES)
+def test_so_does_one_that_is_killed_with_news_it_has_not_read(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """The tracer then learns of it by an error instead of an end of file (ECONNRESET)."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    # The news is `true`; then there is time to send it, and nothing more to be told.
+    script = f"exec 9<>{gate}; echo ready; read -u 9; /bin/true; read -t 0.3 -u 9; echo $$; read -u 9"
+    process = _start(tmp_path, "bash", "-c", script, options=options)
+    process.send_signal(signal.SIGSTOP)
+    gate.write_text("go\n")
+    assert process.stdout is not None
+    watched = os.pidfd_open(int(process.stdout.readline()))
+    process.kill()
+    process.communicate()
+    _all_end([watched])
+
+
+@pytest.mark.parametrize("options", MODES)
 def test_a_killed_tracer_takes_the_tree_with_it_and_the_file_says_so(tmp_path: Path, options: tuple[str, ...]) -> None:
     process, watched = _two_sleepers(tmp_path, options)
     (tracer,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
