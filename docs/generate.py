@@ -51,6 +51,11 @@ def _command(name: str, command: click.Command, root: click.Context) -> Iterator
     yield "```"
     yield command.get_help(context).rstrip()
     yield "```"
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            if found is not None:
+                yield from _command(f"{name} {below}", found, root)
 
 
 if __name__ == "__main__":

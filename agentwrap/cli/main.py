@@ -27,6 +27,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Judge": {
         "check": "Say whether a recording is clean, and whether it could have seen what you ask about.",
         "verify": "Say whether a recording is whole and unchanged.",
+        "policy": "Check a policy, ask it, or have one written from a recording.",
     },
     "Share": {
         "export": "Write a recording's events in another format.",

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from agentwrap.errors import EXIT_FINDING, EXIT_NOT_COVERED
+from agentwrap.evidence.judge import Judged
 from agentwrap.policy.coverage import Hole, Judgement, Requirement, Statement, judge
 
 UNSEEN_END = {
@@ -69,9 +70,11 @@ class Report(msgspec.Struct, frozen=True):
     denials: int
     shown_denials: tuple[Denial, ...]
     gaps: int
+    judged: Judged | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form; names are stable."""
+        judged = {} if self.judged is None else {"policy": self.judged.document()}
         return {
             "schema": 1,
             "verdict": self.word,
@@ -90,6 +93,7 @@ class Report(msgspec.Struct, frozen=True):
             "denials": self.denials,
             "denied": [msgspec.structs.asdict(denial) for denial in self.shown_denials],
             "gaps": self.gaps,
+            **judged,
         }
 
 
@@ -115,8 +119,14 @@ def hole_of(row: Row) -> Hole:
     return Hole(str(data.get("what", "")), str(data.get("cause", "")), str(data.get("could_hide", "")), detail, row.seq)
 
 
-def check(recording: Recording, requirements: Sequence[Requirement], *, fail_on_deny: bool = False) -> Report:
-    """Judge a recording against what is required of its coverage."""
+def check(
+    recording: Recording,
+    requirements: Sequence[Requirement],
+    *,
+    fail_on_deny: bool = False,
+    judged: Judged | None = None,
+) -> Report:
+    """Judge a recording against what is required of its coverage, and by what a policy said to it (`judged`)."""
     state = recording.state()
     gaps = holes(recording)
     judgements = judge(requirements, statements(recording), gaps, unseen_end=UNSEEN_END.get(state, ""))
@@ -128,8 +138,8 @@ def check(recording: Recording, requirements: Sequence[Requirement], *, fail_on_
             if len(shown) < _SHOWN_DENIALS:
                 shown.append(Denial(row.seq, row.kind, row.subject, str(row.data.get("why", ""))))
     word, status = "covered", 0
-    if fail_on_deny and denials:
+    if (fail_on_deny and denials) or (judged is not None and judged.violated):
         word, status = "violated", EXIT_FINDING
-    elif not all(one.covered for one in judgements):
+    elif not all(one.covered for one in judgements) or (judged is not None and judged.cannot_tell):
         word, status = "not covered", EXIT_NOT_COVERED
-    return Report(word, status, state, judgements, denials, tuple(shown), len(gaps))
+    return Report(word, status, state, judgements, denials, tuple(shown), len(gaps), judged)

@@ -1,1 +1,1 @@
-"""Requirements and (later) rules: question in, verdict out. Pure."""
+"""The policy language and its one decision, and what a recording could have seen: question in, answer out. Pure."""

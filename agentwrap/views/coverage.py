@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agentwrap import text
 from agentwrap.evidence.check import Report
+from agentwrap.evidence.judge import Judged
 from agentwrap.policy.coverage import KINDS, Judgement, Statement
 from agentwrap.views.source import Row, Source, foreign_text, number
 from agentwrap.views.styled import Line, Role, line
@@ -17,6 +18,9 @@ _TIER_WORDS = {
     "witness": "observed, not enforced",
     "none": "not observed",
 }
+
+
+_SHOWN_VIOLATIONS = 50
 
 
 def coverage_table(statements: Sequence[Statement]) -> Iterator[Line]:
@@ -80,17 +84,44 @@ def report_lines(report: Report) -> Iterator[Line]:
         yield line(("  deny        ", "deny"), (f"{text.escape(denial.kind)}  {text.escape(denial.subject)}{why}", ""))
     if report.denials > len(report.shown_denials):
         yield line((f"  and {text.count(report.denials - len(report.shown_denials), 'more denial')}", "deny"))
+    if report.judged is not None:
+        yield from judged_lines(report.judged)
     yield line()
     yield _closing(report)
 
 
+def judged_lines(judged: Judged) -> Iterator[Line]:
+    """What a policy says to a recording: violations with event, program and rule, then what cannot be told."""
+    for one in judged.violations[:_SHOWN_VIOLATIONS]:
+        times = f"  {one.count:,} times" if one.count > 1 else ""
+        who = f"  by {text.escape(one.who)}" if one.who else ""
+        yield line(("  violated    ", "deny"), (f"event {one.seq}  ", "dim"), (text.escape(one.what), "name"),
+                   (who, "who"), times)  # fmt: skip
+        why = f": {one.why}" if one.why else ""
+        yield line((" " * 14 + text.escape(one.rule) + text.escape(why), ""))
+    if len(judged.violations) > _SHOWN_VIOLATIONS:
+        more = len(judged.violations) - _SHOWN_VIOLATIONS
+        yield line((f"  and {text.count(more, 'more violation')} (--json lists them)", "deny"))
+    for open_ in judged.cannot_tell:
+        told = f"{text.count(open_.count, 'act')}: {text.escape(open_.why)}"
+        yield line(("  cannot tell ", "gap"), (told, ""), (f"  event {open_.seq}, {text.escape(open_.what)}", "dim"))
+
+
 def _closing(report: Report) -> Line:
     denied = f"; {text.count(report.denials, 'denial')} recorded" if report.denials else ""
+    judged = report.judged
+    if judged is not None and judged.violated:
+        acts = f"{judged.violated:,} of {text.count(judged.acts, 'act')}"
+        return line(("violated", "deny"), (f": the policy `{text.escape(judged.policy)}` refuses {acts}{denied}", ""))
     if report.word == "violated":
         return line(("violated", "deny"), (f": {text.count(report.denials, 'denial')} recorded", ""))
     if report.word == "covered":
         told = f": what was required could be seen from start to end, no gap touches it{denied}"
         return line(("clean and covered" if not report.denials else "covered", "good"), (told, ""))
     missing = [one.kind for one in report.judgements if not one.covered]
+    if judged is not None and judged.cannot_tell and not missing:
+        unclear = sum(one.count for one in judged.cannot_tell)
+        told = f": nothing it refuses was recorded; about {text.count(unclear, 'act')} it cannot be told{denied}"
+        return line(("clean but not covered" if not report.denials else "not covered", "gap"), (told, ""))
     told = f": {text.words(missing)} could have held things that are not in the recording{denied}"
     return line(("clean but not covered" if not report.denials else "not covered", "gap"), (told, ""))

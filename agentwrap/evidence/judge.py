@@ -1,0 +1,97 @@
+"""A recording judged by a policy afterwards: what it would have refused, and what cannot be said.
+
+The same decision as everywhere (`policy.decide`). Nothing here enforces; an act that broke the policy has happened.
+"""
+
+from typing import Any
+
+import msgspec
+
+from agentwrap.evidence.asked import Recording, Unclear, asked
+from agentwrap.policy.decide import decide
+from agentwrap.policy.questions import Answer, Question
+from agentwrap.policy.rules import Policy
+
+_MAX_KEPT = 10_000
+_MAX_ANSWERS = 200_000
+
+
+class Violation(msgspec.Struct):
+    """An act the policy refuses. `seq`: the first event, `count`: how many of this program."""
+
+    seq: int
+    what: str
+    who: str
+    rule: str
+    why: str
+    change: str
+    count: int = 1
+
+
+class CannotTell(msgspec.Struct):
+    """Acts about which nothing can be said, by reason. `what`: the first of them."""
+
+    why: str
+    seq: int
+    what: str
+    count: int = 1
+
+
+class Judged(msgspec.Struct):
+    """What came out. `acts`: how many questions were asked; `violations` holds the first ten thousand kinds of them."""
+
+    policy: str
+    acts: int = 0
+    violated: int = 0
+    violations: list[Violation] = []
+    cannot_tell: list[CannotTell] = []
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form; names are stable."""
+        return {
+            "policy": self.policy,
+            "acts": self.acts,
+            "violated": self.violated,
+            "violations": [msgspec.structs.asdict(one) for one in self.violations],
+            "cannot_tell": [msgspec.structs.asdict(one) for one in self.cannot_tell],
+        }
+
+
+def judge(recording: Recording, policy: Policy) -> Judged:
+    """Ask the policy about every act of a recording."""
+    judged = Judged(policy.name, violations=[], cannot_tell=[])
+    answers: dict[Question, Answer] = {}
+    violations: dict[tuple[str, str], Violation] = {}
+    unclear: dict[str, CannotTell] = {}
+    for one in asked(recording):
+        judged.acts += 1
+        if isinstance(one, Unclear):
+            _unclear(unclear, one.why, one.seq, one.what)
+            continue
+        answer = answers.get(one.question)
+        if answer is None:
+            if len(answers) > _MAX_ANSWERS:
+                answers.clear()
+            answer = answers[one.question] = decide(policy, one.question)
+        if answer.verdict == "unknown":
+            _unclear(unclear, answer.why, one.seq, str(one.question))
+        elif answer.verdict == "deny":
+            judged.violated += 1
+            what = str(one.question)
+            known = violations.get((what, one.who))
+            if known is not None:
+                known.count += 1
+            elif len(violations) < _MAX_KEPT:
+                violations[what, one.who] = Violation(
+                    one.seq, what, one.who, str(answer.rule), answer.why, answer.change
+                )
+    judged.violations = list(violations.values())
+    judged.cannot_tell = list(unclear.values())
+    return judged
+
+
+def _unclear(found: dict[str, CannotTell], why: str, seq: int, what: str) -> None:
+    if why in found:
+        found[why].count += 1
+    else:
+        found[why] = CannotTell(why, seq, what)

@@ -1,0 +1,75 @@
+"""Several policies at once: flags before the project's before the user's before the system's.
+
+A denial by name in any of them holds. A project's own file lies where the agent can write: until somebody trusts it, it
+may only narrow what the others allow.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from agentwrap.policy.decide import decide
+from agentwrap.policy.questions import Answer, Question
+from agentwrap.policy.rules import MODES, Mode, Policy
+
+Name = Literal["flags", "project", "user", "system"]
+ORDER: tuple[Name, ...] = ("flags", "project", "user", "system")
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """One policy and whose it is. `trusted` counts for the project's alone."""
+
+    name: Name
+    policy: Policy
+    trusted: bool = True
+
+
+def decide_layers(layers: Sequence[Layer], question: Question) -> Answer:
+    """What all of them say together. Raises ValueError for none.
+
+    Denials by name (and our own) first; then what an untrusted project refuses; then the first layer that allows by
+    name; then the default of the first layer that states one.
+    """
+    ordered = sorted(layers, key=lambda layer: ORDER.index(layer.name))
+    if not ordered:
+        raise ValueError("no policy to ask")
+    answers = [(layer, decide(layer.policy, question)) for layer in ordered]
+    for _, answer in answers:
+        if answer.verdict == "deny" and not _by_default(answer) and not _lifted(answer, answers):
+            return answer
+    narrowing = [answer for layer, answer in answers if layer.name == "project" and not layer.trusted]
+    wide = [answer for layer, answer in answers if layer.name != "project" or layer.trusted]
+    for answer in narrowing:
+        if answer.verdict != "allow" or not wide:
+            return answer
+    return _first(wide)
+
+
+def _first(answers: Sequence[Answer]) -> Answer:
+    named = [answer for answer in answers if not _by_default(answer) and answer.verdict != "deny"]
+    stated = [answer for answer in answers if answer.rule.line]
+    allowed = [answer for answer in named if answer.verdict == "allow"]
+    return (allowed or named or stated or list(answers))[0]
+
+
+def _by_default(answer: Answer) -> bool:
+    return answer.rule.where.endswith(".default")
+
+
+def _lifted(answer: Answer, answers: Sequence[tuple[Layer, Answer]]) -> bool:
+    """One of our own denials is lifted by a trusted layer that names the very thing; a policy's is not."""
+    if not answer.rule.where.startswith("built-in."):
+        return False
+    return any(
+        layer.trusted and other.verdict == "allow" and other.rule.line and not _by_default(other)
+        for layer, other in answers
+    )
+
+
+def mode_of(layers: Sequence[Layer]) -> Mode:
+    """The mode of all: the first trusted layer's, made stricter, never weaker, by an untrusted project."""
+    ordered = sorted(layers, key=lambda layer: ORDER.index(layer.name))
+    chosen = next((layer.policy.mode for layer in ordered if layer.name != "project" or layer.trusted), MODES[0])
+    narrowing = [layer.policy.mode for layer in ordered if layer.name == "project" and not layer.trusted]
+    return max([chosen, *narrowing], key=MODES.index)

@@ -1,0 +1,118 @@
+"""A loaded policy as values: rules with the line they stand on, lists of rules, sections, the policy itself."""
+
+from typing import Literal
+
+import msgspec
+
+from agentwrap.policy.coverage import Requirement
+from agentwrap.policy.hosts import Host
+from agentwrap.policy.names import HostPattern
+from agentwrap.policy.paths import PathPattern, Places
+
+Mode = Literal["observe", "ask", "enforce"]
+Default = Literal["allow", "deny"]
+MODES: tuple[Mode, ...] = ("observe", "ask", "enforce")  # from weakest to strictest
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """What made a decision: a place in a file (`where` is `network.allow`, line from 1), or one of our own (line 0)."""
+
+    where: str
+    text: str = ""
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        told = f"{self.where} `{self.text}`" if self.text else self.where
+        return f"{told} ({self.file}:{self.line})" if self.line else told
+
+
+class HostRule(msgspec.Struct, frozen=True):
+    """One entry of `network.allow` or `network.deny`; a placeholder means several patterns."""
+
+    rule: Rule
+    patterns: tuple[HostPattern, ...]
+
+    def fits(self, host: Host, port: int | None) -> bool:
+        """Whether one of its patterns fits."""
+        return any(pattern.fits(host, port) for pattern in self.patterns)
+
+
+class PathRule(msgspec.Struct, frozen=True):
+    """One entry of a list of paths."""
+
+    rule: Rule
+    pattern: PathPattern
+
+
+class PathList(msgspec.Struct, frozen=True):
+    """Paths in order; those without wildcards are found without trying all."""
+
+    literal: dict[str, PathRule] = {}
+    wild: tuple[PathRule, ...] = ()
+
+    @classmethod
+    def of(cls, rules: list[PathRule]) -> "PathList":
+        """A list out of rules."""
+        literal: dict[str, PathRule] = {}
+        for rule in rules:
+            if rule.pattern.literal:
+                literal.setdefault(rule.pattern.expanded, rule)
+        return cls(literal, tuple(rule for rule in rules if not rule.pattern.literal))
+
+    def __len__(self) -> int:
+        return len(self.literal) + len(self.wild)
+
+    def match(self, path: str) -> PathRule | None:
+        """The rule that fits a path in normal form: the one that names it, else the first in order."""
+        found = self.literal.get(path)
+        return found or next((rule for rule in self.wild if rule.pattern.fits(path)), None)
+
+
+class HostRules(msgspec.Struct, frozen=True):
+    """`[network]`. `default_rule` is where the default stands."""
+
+    default: Default
+    default_rule: Rule
+    allow: tuple[HostRule, ...] = ()
+    deny: tuple[HostRule, ...] = ()
+
+
+class PathRules(msgspec.Struct, frozen=True):
+    """`files.write`, `files.read` or `[exec]`."""
+
+    default: Default
+    default_rule: Rule
+    allow: PathList = PathList()
+    deny: PathList = PathList()
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """One file, read and checked. Sections that are not in it have the default of the mode (`document.load`)."""
+
+    file: str
+    name: str
+    mode: Mode
+    places: Places
+    network: HostRules
+    write: PathRules
+    read: PathRules
+    exec: PathRules
+    unix: PathList = PathList()
+    agent: str = ""
+    on_behalf_of: str = ""
+    require: tuple[Requirement, ...] = ()
+    stated: frozenset[str] = frozenset()
+
+    def restricts(self) -> tuple[str, ...]:
+        """The kinds of coverage without which a recording cannot tell whether this policy was kept."""
+        kinds: list[str] = []
+        if self.network.default == "deny" or self.network.deny:
+            kinds += ["connect", "dns", "udp", "unix"]
+        if self.write.default == "deny" or self.write.deny or self.mode != "observe":
+            kinds.append("file-write")
+        if self.read.default == "deny" or self.read.deny:
+            kinds.append("file-read")
+        if self.exec.default == "deny" or self.exec.deny:
+            kinds.append("exec")
+        return ("process", *kinds) if kinds else ()
