@@ -418,8 +418,8 @@ class Session:
                 case wire.MainEnded(status):
                     self.outcome.status = status
                     self.outcome.elapsed_ns = self._now()
-                case wire.Stopped():
-                    self._stop_with_the_agent()
+                case wire.Stopped(number):
+                    self._stop_with_the_agent(number)
                 case wire.AllEnded(ended):
                     self.outcome.ended_daemons = ended
                     self._over = True
@@ -436,13 +436,16 @@ class Session:
         if items:
             self._pump.put(items)
 
-    def _stop_with_the_agent(self) -> None:
+    def _stop_with_the_agent(self, number: int) -> None:
         """Ctrl-Z: the shell waits for us, so it must see us stop; it continues the whole process group.
 
-        The agent is told to go on from the thread that receives our SIGCONT, not from here: this thread may run on for
-        a moment after its own SIGSTOP, and an agent that reads its terminal too early gets SIGTTIN.
+        The agent's own stop signal, sent to this thread alone: like the agent it does nothing in an orphaned process
+        group (setpgid(2)), where nobody would ever continue us. The agent is told to go on by the thread that
+        receives our SIGCONT.
         """
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        signal.raise_signal(number)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {number} & _WATCHED_SIGNALS)
 
     def _watch_time(self) -> None:
         now = time.monotonic()

@@ -1,5 +1,6 @@
 """The benchmarks run, and refuse to time a recording that does not hold what the workload did. No time is asserted."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ def bench(folder: Path, *arguments: str) -> str:
         capture_output=True,
         text=True,
         timeout=110,
+        env={name: value for name, value in os.environ.items() if name != "AGENTWRAP_LAB"},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

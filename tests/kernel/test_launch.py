@@ -322,6 +322,18 @@ def test_ctrl_z_and_fg(tmp_path: Path, terminal: Terminal) -> None:
     terminal.expect(b"status=5.")
 
 
+def test_a_stopped_run_does_not_outlive_its_terminal(tmp_path: Path) -> None:
+    shell = Terminal(tmp_path)
+    shell.type(_wrapped(tmp_path, "sh", "-c", "echo be''gun; exec sleep 300") + "\n")
+    shell.expect(b"begun\r\n")
+    shell.type("\x1a")
+    shell.expect(b"Stopped")
+    (supervisor,) = Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split()
+    watched = os.pidfd_open(int(supervisor))
+    shell.close()
+    _all_end([watched])
+
+
 def test_an_interactive_shell_inside_has_job_control(tmp_path: Path, terminal: Terminal) -> None:
     terminal.type(_wrapped(tmp_path, "bash", "--norc", "--noprofile", "-i") + "\n")
     terminal.expect(b"$ ")
