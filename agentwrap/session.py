@@ -12,13 +12,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from agentwrap import __version__
 from agentwrap.errors import EXIT_FAILED, EXIT_NOT_COVERED, EXIT_TIMEOUT, AgentwrapError
+from agentwrap.launching.options import Outcome, RunOptions, errno_name, option_words
 
 if TYPE_CHECKING:
     from agentwrap.events import Coverage, Gap, Item
@@ -47,54 +47,12 @@ _WATCHED_SIGNALS = frozenset(
 _SI_KERNEL = 0x80  # siginfo: sent by the terminal driver, which also sent it to the agent (sigaction(2))
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What the user asked of a run. `environment` is the agent's, complete; `cwd` None: ours."""
-
-    command: tuple[bytes, ...]
-    environment: Mapping[bytes, bytes]
-    output: Path
-    run_id: str
-    undo: Path | None
-    cwd: bytes | None = None
-    inherit: tuple[int, ...] = ()
-    timeout_s: float | None = None
-    reads: bool = False
-    debuggable: bool = False
-    follow: Literal["auto", "notify", "trace", "calls"] = "auto"
-    best_effort: bool = False
-    require: str = ""
-    shape_only: bool = False
-    signing_key: Path | None = None
-    max_content_bytes: int = 8 << 20
-    max_hash_bytes: int = 256 << 20
-    redact_names: tuple[str, ...] = ()
-    redact_patterns: tuple[str, ...] = ()
-    redact_keys: tuple[str, ...] = ()
-    linger_s: float = 0.5
-    host_facts: Mapping[str, str] = field(default_factory=dict)
-
-
 def _working_directory() -> bytes:
     """Ours; of one that was removed under us, its last name with ` (deleted)`, as the kernel tells it."""
     try:
         return os.getcwdb()
     except FileNotFoundError:
         return os.readlink(b"/proc/self/cwd")
-
-
-@dataclass(slots=True)
-class Outcome:
-    """How a run ended. `status`: wait status of the main command, None if it never ran."""
-
-    status: int | None = None
-    timed_out: bool = False
-    ended_daemons: int = 0
-    sealed: bool = False
-    failure: str = ""
-    trace: str = ""
-    mode: str = ""
-    elapsed_ns: int = 0
 
 
 class Session:
@@ -293,13 +251,13 @@ class Session:
         from agentwrap.launching import plan
 
         options = self.options
-        debuggable = "not asked for (--debuggable)" if options.debuggable else _errno_name(told.attach_errno)
+        debuggable = "not asked for (--debuggable)" if options.debuggable else errno_name(told.attach_errno)
         standing = plan.Standing(
             told.mode,
             debuggable,
-            _errno_name(told.notify_errno),
-            _errno_name(told.filter_errno),
-            _errno_name(told.memory_errno),
+            errno_name(told.notify_errno),
+            errno_name(told.filter_errno),
+            errno_name(told.memory_errno),
         )
         self.outcome.mode = told.mode
         missing = plan.missing(standing)
@@ -324,7 +282,7 @@ class Session:
                 gid=os.getgid(),
                 tty=os.isatty(0),
                 mode=told.mode,
-                options=_option_words(options, told.no_new_privs),
+                options=option_words(options, told.no_new_privs),
             ),
             *statements,
             *gaps,
@@ -425,9 +383,7 @@ class Session:
                     self._over = True
                 case wire.Failed():
                     told = message.detail.decode("utf-8", "replace").rstrip()
-                    self.outcome.failure = (
-                        f"{message.step}: {told.rpartition(chr(10))[2] or _errno_name(message.errno)}"
-                    )
+                    self.outcome.failure = f"{message.step}: {told.rpartition(chr(10))[2] or errno_name(message.errno)}"
                     self.outcome.trace = told if message.step == "tracer" else ""
                 case wire.Standing():
                     pass
@@ -582,22 +538,3 @@ def die_of(number: int) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)
     os._exit(128 + number)
-
-
-def _errno_name(number: int) -> str:
-    return errno.errorcode.get(number, str(number)) if number else ""
-
-
-def _option_words(options: RunOptions, no_new_privs: bool) -> tuple[tuple[str, str], ...]:
-    words = {
-        "reads": options.reads,
-        "debuggable": options.debuggable,
-        "best_effort": options.best_effort,
-        "shape_only": options.shape_only,
-        "max_content_bytes": options.max_content_bytes,
-        "max_hash_bytes": options.max_hash_bytes,
-        "timeout_s": options.timeout_s or 0,
-        "require": options.require,
-        "no_new_privs": no_new_privs,
-    }
-    return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in words.items())

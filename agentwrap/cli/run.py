@@ -16,7 +16,7 @@ from agentwrap.errors import EXIT_FAILED, AgentwrapError
 if TYPE_CHECKING:
     import subprocess
 
-    from agentwrap.session import RunOptions
+    from agentwrap.launching.options import RunOptions
 
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -181,8 +181,8 @@ def command(output: Output, /, command: tuple[str, ...], stream: bool, quiet: bo
 
 def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions":
     """The run as the session knows it, from the command line's values by their names."""
+    from agentwrap.launching.options import RunOptions
     from agentwrap.recording import places
-    from agentwrap.session import RunOptions
 
     run_id = os.urandom(8).hex()
     directory = given["directory"]
