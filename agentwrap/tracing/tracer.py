@@ -43,6 +43,7 @@ from agentwrap.tracing.wire import AllEnded, Failed, MainEnded, Sender, Standing
 # With the recorder's own 20 ms these keep what a kill -9 can lose under 50 ms.
 _FLUSH_DELAY_S = 0.005
 _LOOK_S = 0.02
+_BUSY_LOOK_S = 0.004
 _FOUND_LOOK_S = 0.05
 _IDLE_S = 0.5
 _DUPLICATE_WINDOW_S = 0.03
@@ -340,12 +341,12 @@ class Tracer:
             if self._sender.waiting.wait(self._patience_s()):
                 time.sleep(_FLUSH_DELAY_S)
             now = time.monotonic()
-            if now - last_look >= _LOOK_S:
-                last_look = now
+            if now - last_look >= (_BUSY_LOOK_S if self._files.backlog else _LOOK_S):
                 try:
                     self._look(lifecycle, now)
                 except Exception as error:
                     self._fault("file-write", f"looking at files: {error!r}")
+                last_look = time.monotonic()
             self._flush()
 
     def _look(self, lifecycle: Lifecycle, now: float) -> None:
@@ -356,6 +357,8 @@ class Tracer:
             self._end_the_rest(lifecycle, now - self._ending_since)
 
     def _patience_s(self) -> float:
+        if self._files.backlog:
+            return _BUSY_LOOK_S
         if self._files.pending or self._ending_since is not None:
             return _LOOK_S
         return _FOUND_LOOK_S if self._found is not None else _IDLE_S

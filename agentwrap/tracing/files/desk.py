@@ -68,6 +68,8 @@ class Desk:
         self.explain: Callable[[bytes], None] = lambda _: None
         """Asked when a followed file is not there any more: a call that was told of may be the reason."""
         self._scaffold: set[tuple[Key, bytes]] = set()
+        self.moved: dict[int, int] = {}
+        """When each thread last made a call that was reported: the call before it is over then."""
 
     def built(self, place: Place) -> None:
         """A folder came to be. In a sandbox's new root it is something to mount on, and noise."""

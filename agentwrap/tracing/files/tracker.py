@@ -40,6 +40,9 @@ RENAME_EXCHANGE = 2
 MAX_OPEN_FILES = 4096
 """Files of one process waiting for a look; with more, a sweep is made at once."""
 
+BACKLOG = 32
+"""With more files waiting, sweeps come oftener."""
+
 MAX_TRANSIENTS = 1000
 TRANSIENTS_PER_NS = 200 / 1e9
 """Contents of files that were made and removed again: so many at once, then so many a second."""
@@ -75,12 +78,18 @@ class FileTracker:
         """Whether a sweep would have anything to look at."""
         return bool(self._calls or len(self._desk.pending))
 
+    @property
+    def backlog(self) -> bool:
+        """Whether so much waits to be looked at that the end of a process would be held up by it."""
+        return len(self._desk.pending) > BACKLOG
+
     # -- what the tracer tells: content
 
     def opening(self, who: Who, place: Place, flags: int, mode: int) -> None:  # noqa: ARG002  mode shows in the result
         """An open that writes, creates or truncates."""
         with self._lock:  # as `_told`, spelled out: this and unlinking are the hot path
             try:
+                self._desk.moved[who.tid] = self._desk.now()
                 if who.tid in self._calls:
                     self._over(who.tid)
                 self._opening(who, place, flags)
@@ -167,6 +176,7 @@ class FileTracker:
         """Unlink of anything but a directory."""
         with self._lock:
             try:
+                self._desk.moved[who.tid] = self._desk.now()
                 call = self._calls.get(who.tid)
                 if call is not None:
                     if type(call) is Creation and call.place.host == place.host:
@@ -420,6 +430,8 @@ class FileTracker:
         """Do one thing under the lock. The tracer must go on whatever happens: a failure here is a gap."""
         with self._lock:
             try:
+                if who.tid:
+                    self._desk.moved[who.tid] = self._desk.now()
                 if who.tid in self._calls:  # it makes another call: the one before is over
                     self._over(who.tid)
                 act(who, *details)
