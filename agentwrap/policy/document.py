@@ -51,7 +51,7 @@ def load(data: bytes, file: str, places: Places, configs: Mapping[str, tuple[str
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _refused(file, text, [Problem(_line_of(str(error)), f"not TOML: {error}")]) from error
+        raise _refused(file, text, [Problem(_line_of(str(error), text), f"not TOML: {error}")]) from error
     except RecursionError as error:
         raise _refused(file, text, [Problem(0, "nested too deeply")]) from error
     loader = _Loader(file, positions(text), places, configs)
@@ -72,7 +72,9 @@ def _text(data: bytes, file: str) -> str:
         raise _refused(file, "", [Problem(line, told)]) from error
 
 
-def _line_of(message: str) -> int:
+def _line_of(message: str, text: str) -> int:
+    if "(at end of document)" in message:
+        return text.rstrip().count("\n") + 1
     _, _, rest = message.partition("(at line ")
     number = rest.partition(",")[0]
     return int(number) if number.isdigit() else 0

@@ -99,6 +99,8 @@ def parse_pattern(
     """
     if text.startswith(CONFIG):
         return _placeholder(text.removeprefix(CONFIG), configs)
+    if "://" in text:
+        raise HostError(f"a rule names a host, not a URL: write `{text.partition('://')[2].partition('/')[0]}`")
     if text == "*" and for_deny:
         return (HostPattern("every"),)
     rest, ports = _split_port(text)

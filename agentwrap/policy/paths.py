@@ -17,6 +17,7 @@ _ROOT_LINK = re.compile(r"/proc/(?:\d+|self|thread-self|\d+/task/\d+|self/task/\
 _LEADS_ELSEWHERE = re.compile(
     r"/proc/(?:\d+|self|thread-self)(?:/task/\d+)?/(?:cwd(?:/|\Z)|(?:fd|map_files)/)|/dev/fd/|/dev/(?:stdin|stdout|stderr)\Z"
 )
+_QUOTED = re.compile(r"\[([*?\[])\]")  # a wildcard that stands for itself
 _ODD = re.compile("[*?\\[\ud800-\udfff]")
 _PATTERN_MAX, _PATH_MAX = 4096, 65536
 
@@ -84,9 +85,9 @@ def parse_pattern(text: str, places: Places) -> PathPattern:
     else:
         raise PathError("a path begins with `/`, `~/`, `$CWD/`, `$TMP/` or `**/`")
     tail = "".join("/" + segment for segment in _segments(rest))
-    literal = not _WILD.search(tail)
+    literal = not _WILD.search(_QUOTED.sub("", tail))
     # A folder called `[x]` is meant as it is written.
-    expanded = ((base if literal else _escaped(base)) + tail) or "/"
+    expanded = (base + _QUOTED.sub(r"\1", tail) if literal else _escaped(base) + tail) or "/"
     if not literal:
         compiled(expanded)
     return PathPattern(text, expanded, literal, head + tail)

@@ -54,7 +54,8 @@ def suggest(asked: Iterable[Asked], places: Places, *, name: str, source: str = 
     """The policy as TOML text. `source` says what it was made from."""
     lists: dict[str, dict[str, Entry]] = {key: {} for key in ("network", "unix", "write", "exec")}
     notes: dict[str, str] = {}
-    acts = list({(act.question, act.who, act.klass): act for act in asked}.values())
+    once = {(act.question, act.who, act.klass): act for act in asked}.values()
+    acts = sorted(once, key=lambda act: (str(act.question), act.who, act.klass))
     names = _names(acts)
     writes: list[tuple[str, Asked]] = []
     for act in acts:
