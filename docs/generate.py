@@ -1,4 +1,4 @@
-"""Writes docs/reference/cli.md from the commands themselves: `python docs/generate.py` (`--check`: only compare)."""
+"""Writes docs/reference/ from the program itself: `python docs/generate.py` (`--check`: only compare)."""
 
 import sys
 from collections.abc import Iterator
@@ -11,8 +11,9 @@ import click  # noqa: E402
 
 from agentwrap.cli.help import TOPICS, rows_of  # noqa: E402
 from agentwrap.cli.main import GROUPS, agentwrap  # noqa: E402
+from agentwrap.policy import defaults, keys, names  # noqa: E402
 
-TARGET = ROOT / "docs" / "reference" / "cli.md"
+REFERENCE = ROOT / "docs" / "reference"
 
 
 def reference() -> str:
@@ -58,7 +59,45 @@ def _command(name: str, command: click.Command, root: click.Context) -> Iterator
                 yield from _command(f"{name} {below}", found, root)
 
 
+def policies() -> str:
+    """The page on the policy language."""
+    return "\n".join(_policy_page()) + "\n"
+
+
+def _policy_page() -> Iterator[str]:
+    yield (REFERENCE / "policy.head.md").read_text("utf-8").rstrip()
+    yield "\n## Keys"
+    for table in dict.fromkeys(key.table for key in keys.KEYS):
+        yield f"\n### {f'`[{table}]`' if table else 'At the top'}\n"
+        yield "| key | type | what it means | when left out |\n|---|---|---|---|"
+        for key in keys.keys_of(table).values():
+            otherwise = "**an error**" if key.required else key.otherwise
+            yield f"| `{key.name}` | {_TYPES[key.type]} | {_cell(key.meaning)} | {otherwise} |"
+    yield "\n### Planned\n\nKeys of these names are refused today, since nothing would come of them:\n"
+    yield from (f"- `{name}`: {why}" for name, why in keys.PLANNED.items())
+    yield "\n## What is refused by default\n"
+    yield "In the modes `ask` and `enforce`, also where the default is `allow`. An entry of `files.write.allow` without"
+    yield "wildcards that names the very path lifts it; for a socket, an entry of `network.unix`.\n"
+    yield "| rule | paths | why |\n|---|---|---|"
+    for group in (*defaults.WRITES, defaults.WAYS_OUT):
+        paths = " ".join(f"`{path}`" for path in group.paths)
+        but = f" (but not `*{'`, `*'.join(group.but)}`)" if group.but else ""
+        yield f"| `built-in.{group.name}` | {paths}{but} | {group.why} |"
+    yield "\n## Suffixes under which anybody can have a name\n"
+    yield "A star is refused under every suffix of one label, and under:"
+    yield ", ".join(f"`{suffix}`" for suffix in sorted(names.SHARED_SUFFIXES)) + "."
+
+
+_TYPES = {
+    "1": "`1`", "text": "text", "mode": "`observe`, `ask` or `enforce`", "default": "`allow` or `deny`",
+    "texts": "list of texts", "hosts": "list of hosts", "paths": "list of paths", "table": "table",
+}  # fmt: skip
+PAGES = {REFERENCE / "cli.md": reference, REFERENCE / "policy.md": policies}
+
+
 if __name__ == "__main__":
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if TARGET.is_file() and TARGET.read_text("utf-8") == reference() else f"{TARGET} is out of date")
-    TARGET.write_text(reference(), "utf-8")
+    for target, page in PAGES.items():
+        if "--check" not in sys.argv[1:]:
+            target.write_text(page(), "utf-8")
+        elif not target.is_file() or target.read_text("utf-8") != page():
+            sys.exit(f"{target} is out of date")

@@ -68,6 +68,8 @@ def check(output: Output, file: str, given: tuple[str, ...]) -> int:
         return 0
     output.line([("well written", "good"), (f"  {policy.file}: {policy.name}, mode {policy.mode}", "")])
     for what, told in _summary(policy).items():
+        if what in ("agent", "on_behalf_of"):
+            output.line(f"  {what:<12} {told}")
         if isinstance(told, dict):
             output.line(f"  {what:<12} {told['default']:<6} {told['allow']} allowed, {told['deny']} denied by name")
     for name, hosts in configs.items():
@@ -80,6 +82,7 @@ def check(output: Output, file: str, given: tuple[str, ...]) -> int:
 
 def _summary(policy: "Policy") -> dict[str, object]:
     found: dict[str, object] = {"name": policy.name, "mode": policy.mode}
+    found |= {key: told for key, told in (("agent", policy.agent), ("on_behalf_of", policy.on_behalf_of)) if told}
     found["network"] = {
         "default": policy.network.default, "allow": len(policy.network.allow), "deny": len(policy.network.deny)
     }  # fmt: skip
