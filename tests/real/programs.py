@@ -13,7 +13,7 @@ import pytest
 from wrapping import Wrapped, environment, wrap
 
 from agentwrap.recording.reader import Reader
-from agentwrap.views import noise
+from agentwrap.views import noise, passing
 
 
 def need(*programs: str) -> None:
@@ -95,8 +95,9 @@ def shown_edits(run: Wrapped, below: Path) -> dict[str, list[str]]:
     """What the default view tells of files below a folder: path to changes, in order."""
     found: dict[str, list[str]] = {}
     with Reader.open(run.recording) as reader:
-        for row in reader.rows():
-            if row.kind == "file.edit" and not noise.hidden(row) and row.subject.startswith(f"{below}/"):
+        gone = passing.passed(reader)
+        for row in reader.rows(kinds=("file.edit",)):
+            if not noise.hidden(row) and not passing.of_a_passing_file(row, gone) and row.subject.startswith(f"{below}/"):
                 found.setdefault(row.subject.removeprefix(f"{below}/"), []).append(str(row.data["change"]))
     return found
 
