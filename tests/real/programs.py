@@ -97,7 +97,8 @@ def shown_edits(run: Wrapped, below: Path) -> dict[str, list[str]]:
     with Reader.open(run.recording) as reader:
         gone = passing.passed(reader)
         for row in reader.rows(kinds=("file.edit",)):
-            if not noise.hidden(row) and not passing.of_a_passing_file(row, gone) and row.subject.startswith(f"{below}/"):
+            noisy = noise.hidden(row) or passing.of_a_passing_file(row, gone)
+            if not noisy and row.subject.startswith(f"{below}/"):
                 found.setdefault(row.subject.removeprefix(f"{below}/"), []).append(str(row.data["change"]))
     return found
 

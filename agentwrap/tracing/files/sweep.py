@@ -111,10 +111,11 @@ class Sweeper:
             if now_ns - holder.opened_ns > LONG_OPEN_NS:
                 desk.settle_if_due(pending)
             return
-        if not (pending.seen and pid in pending.seen) and now_ns - holder.opened_ns < UNSEEN_OPEN_NS:
-            # Was the open over before the descriptors were read? Then there was one, and it is closed.
-            if not holder.opened_ns < desk.moved.get(holder.who.tid, 0) <= now_ns:
-                return  # not there yet
+        was_open = pending.seen is not None and pid in pending.seen
+        # Or the open was over before the descriptors were read: then there was one, and it is closed.
+        was_open = was_open or holder.opened_ns < desk.moved.get(holder.who.tid, 0) <= now_ns
+        if not was_open and now_ns - holder.opened_ns < UNSEEN_OPEN_NS:
+            return  # not there yet
         before = pending.before
         if desk.settle_if_due(pending):
             if pending.before is before and key is not None and _is_mapped(pid, key):
