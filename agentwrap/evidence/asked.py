@@ -193,7 +193,8 @@ def _questions(row: Row, inner: _Inner) -> Iterator[Question | str]:
     elif row.kind == "file.read":
         yield Read(_text(data.get("path")))
     elif data.get("klass") != "stdio":  # what the caller redirected output to is the caller's choice
-        yield from (Write(path) for path in _written(row.kind, data))
+        folder = row.kind == "file.directory"
+        yield from (Write(path, folder) for path in _written(row.kind, data))
 
 
 def _written(kind: str, data: Mapping[str, Any]) -> list[str]:

@@ -225,7 +225,7 @@ def _write(policy: Policy, question: Write) -> Answer:
         return Answer("allow", _own("device"), "a device that stores nothing")
     if (named := policy.write.allow.literal.get(path)) is not None:
         return Answer("allow", named.rule)
-    if policy.mode != "observe":
+    if policy.mode != "observe" and not question.folder:
         protected = defaults.protected_write(path, policy.places)
         if protected is not None:
             change = f"add `{portable(path, policy.places)}`, without wildcards, to files.write.allow of {policy.file}"

@@ -57,9 +57,13 @@ class Family(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True):
-    """A change of what stands under a name: content, name, mode, owner, link, folder."""
+    """A change of what stands under a name: content, name, mode, owner, link, folder.
+
+    `folder`: an empty folder is made there or removed, which by itself runs nothing later.
+    """
 
     path: str
+    folder: bool = False
 
     def __str__(self) -> str:
         return f"write {self.path}"

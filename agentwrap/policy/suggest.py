@@ -179,7 +179,8 @@ def _write_entries(writes: list[tuple[str, Asked]], places: Places) -> dict[str,
     folders: dict[str, Entry] = {}
     single: list[tuple[str, Asked]] = []
     for path, act in writes:
-        protected = defaults.protected_write(path, places) is not None
+        folder_only = isinstance(act.question, Write) and act.question.folder
+        protected = not folder_only and defaults.protected_write(path, places) is not None
         folder = "" if protected else _changing_folder(path, act.klass, places)
         if protected:
             _need(entries, portable(path, places), act.who)

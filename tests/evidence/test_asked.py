@@ -5,6 +5,7 @@ from fake_recording import FakeRecording, FakeRow
 from agentwrap.events import (
     DnsServer,
     Event,
+    FileDirectory,
     FileEdit,
     FileLink,
     FileRead,
@@ -42,12 +43,13 @@ def test_files() -> None:
         FileRename(at_ns=1, path=b"/w/a", target=b"/w/b"),
         FileLink(at_ns=1, path=b"/w/h", target=b"/etc/passwd", link="hard"),
         FileLink(at_ns=1, path=b"/w/s", target=b"/etc/passwd", link="symbolic"),
+        FileDirectory(at_ns=1, path=b"/w/d", change="create"),
         FileRead(at_ns=1, path=b"/etc/hosts"),
         edit(b"/w/out", klass="stdio"),
         edit(b"/w/\xff"),
     ) == [
         Write("/w/a"), Write("/w/.a.tmp"), Write("/w/a"), Write("/w/b"), Write("/w/h"), Write("/etc/passwd"),
-        Write("/w/s"), Read("/etc/hosts"), Write("/w/\udcff"),
+        Write("/w/s"), Write("/w/d", folder=True), Read("/etc/hosts"), Write("/w/\udcff"),
     ]  # fmt: skip
 
 

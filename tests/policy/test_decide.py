@@ -225,6 +225,9 @@ deny = ["/usr/bin/sudo"]
         (Write("/dev/sda"), "deny", "files.write.default"),
         (Write(".git/hooks/pre-commit"), "deny", "built-in.git-hooks"),
         (Write(".git/hooks/post-merge"), "allow", "files.write.allow"),
+        (Write(".git/hooks"), "deny", "built-in.git-hooks"),
+        (Write(".git/hooks", folder=True), "allow", "files.write.allow"),
+        (Write("no/d", folder=True), "deny", "files.write.deny"),
         (Write(".git/hooks/pre-commit.sample"), "allow", "files.write.allow"),
         (Write("sub/.git/hooks/pre-commit"), "deny", "built-in.git-hooks"),
         (Write("/proc/self/root/w/.git/hooks/pre-commit"), "deny", "built-in.git-hooks"),
@@ -286,6 +289,7 @@ QUESTIONS = st.one_of(
         inner=st.booleans(), nameless=st.booleans(),
     ),
     *(st.builds(kind, TEXTS) for kind in (Lookup, Family, Write, Read, Exec)),
+    st.builds(Write, TEXTS, st.just(True)),
     st.builds(Unix, TEXTS, st.booleans()),
 )  # fmt: skip
 POLICIES = [
