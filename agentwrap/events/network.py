@@ -13,62 +13,38 @@ def endpoint(host: bytes, port: int) -> bytes:
     return (b"[%b]:%d" if b":" in host else b"%b:%d") % (host, port)
 
 
-class NetConnect(Event, frozen=True, kw_only=True, tag="net.connect"):
-    """A connect was tried. `inet`, `inet6`: `host` (numeric) and `port`; `unix`: `path` (`@name`: abstract)."""
+class SocketEvent(Event, frozen=True, kw_only=True):
+    """What socket events share. `inet`, `inet6`: `host` (numeric) and `port`; `unix`: `path` (`@name`: abstract)."""
 
     family: Family
     transport: Transport = "unknown"
     host: bytes = b""
     port: int = 0
     path: bytes = b""
-    count: int = 1
 
     @property
     def subject(self) -> bytes:
         return self.path or (endpoint(self.host, self.port) if self.host else self.family.encode())
 
 
-class NetBind(Event, frozen=True, kw_only=True, tag="net.bind"):
+class NetConnect(SocketEvent, frozen=True, kw_only=True, tag="net.connect"):
+    """A connect was tried."""
+
+    count: int = 1
+
+
+class NetBind(SocketEvent, frozen=True, kw_only=True, tag="net.bind"):
     """A socket was given a local address."""
 
-    family: Family
-    transport: Transport = "unknown"
-    host: bytes = b""
-    port: int = 0
-    path: bytes = b""
 
-    @property
-    def subject(self) -> bytes:
-        return self.path or (endpoint(self.host, self.port) if self.host else self.family.encode())
-
-
-class NetListen(Event, frozen=True, kw_only=True, tag="net.listen"):
+class NetListen(SocketEvent, frozen=True, kw_only=True, tag="net.listen"):
     """A socket began to accept connections; the address is the one its descriptor has."""
 
-    family: Family
-    transport: Transport = "unknown"
-    host: bytes = b""
-    port: int = 0
-    path: bytes = b""
 
-    @property
-    def subject(self) -> bytes:
-        return self.path or (endpoint(self.host, self.port) if self.host else self.family.encode())
-
-
-class NetSend(Event, frozen=True, kw_only=True, tag="net.send"):
+class NetSend(SocketEvent, frozen=True, kw_only=True, tag="net.send"):
     """Datagrams were sent to an address without a connect; one row per process and address, with a count."""
 
-    family: Family
-    transport: Transport = "unknown"
-    host: bytes = b""
-    port: int = 0
-    path: bytes = b""
     count: int = 1
-
-    @property
-    def subject(self) -> bytes:
-        return self.path or (endpoint(self.host, self.port) if self.host else self.family.encode())
 
 
 class DnsServer(Event, frozen=True, kw_only=True, tag="dns.server"):
