@@ -33,7 +33,18 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     omitted: Literal["", "over-cap", "unreadable", "not-kept", "special"] = ""
 
 
-class FileEdit(Event, frozen=True, kw_only=True, tag="file.edit"):
+class PathEvent(Event, frozen=True, kw_only=True):
+    """What events about a file share: its path, absolute as the process sees it, and its class."""
+
+    path: bytes
+    klass: FileClass = "work"
+
+    @property
+    def subject(self) -> bytes:
+        return self.path
+
+
+class FileEdit(PathEvent, frozen=True, kw_only=True, tag="file.edit"):
     """A file has other content than before (or came, or went).
 
     `change`: `create` (was absent), `modify`, `delete`, or `transient` (made and removed by the tree itself).
@@ -41,96 +52,62 @@ class FileEdit(Event, frozen=True, kw_only=True, tag="file.edit"):
     `writers`: spans of every process that had it open for writing; the event's own span is the last of them.
     """
 
-    path: bytes
     change: Literal["create", "modify", "delete", "transient"]
     via: Literal["write", "rename", "link", "remove", "unknown"] = "write"
     before: FileState
     after: FileState
     writers: tuple[str, ...] = ()
     temporary: bytes = b""
-    klass: FileClass = "work"
-
-    @property
-    def subject(self) -> bytes:
-        return self.path
 
 
-class FileRename(Event, frozen=True, kw_only=True, tag="file.rename"):
+class FileRename(PathEvent, frozen=True, kw_only=True, tag="file.rename"):
     """A path moved; the content did not change. `type` tells files from directories."""
 
-    path: bytes
     target: bytes
     type: FileType = "file"
     exchange: bool = False
-    klass: FileClass = "work"
 
     @property
     def subject(self) -> bytes:
         return self.path + b" -> " + self.target
 
 
-class FileDirectory(Event, frozen=True, kw_only=True, tag="file.directory"):
+class FileDirectory(PathEvent, frozen=True, kw_only=True, tag="file.directory"):
     """A directory was made or removed."""
 
-    path: bytes
     change: Literal["create", "remove"]
     mode: int = 0
-    klass: FileClass = "work"
-
-    @property
-    def subject(self) -> bytes:
-        return self.path
 
 
-class FileMode(Event, frozen=True, kw_only=True, tag="file.mode"):
+class FileMode(PathEvent, frozen=True, kw_only=True, tag="file.mode"):
     """Permission bits, owner or an extended attribute changed (`xattr` names it; its value is not kept)."""
 
-    path: bytes
     change: Literal["mode", "owner", "xattr"]
     before: int = 0
     after: int = 0
     before_owner: tuple[int, int] = (0, 0)
     after_owner: tuple[int, int] = (0, 0)
     xattr: bytes = b""
-    klass: FileClass = "work"
-
-    @property
-    def subject(self) -> bytes:
-        return self.path
 
 
-class FileLink(Event, frozen=True, kw_only=True, tag="file.link"):
+class FileLink(PathEvent, frozen=True, kw_only=True, tag="file.link"):
     """A new name: a hard link to `target`, or a symbolic link whose text is `target`."""
 
-    path: bytes
     target: bytes
     link: Literal["hard", "symbolic"]
-    klass: FileClass = "work"
 
     @property
     def subject(self) -> bytes:
         return self.path + b" -> " + self.target
 
 
-class FileSpecial(Event, frozen=True, kw_only=True, tag="file.special"):
+class FileSpecial(PathEvent, frozen=True, kw_only=True, tag="file.special"):
     """A device, fifo or socket node was made."""
 
-    path: bytes
     type: Literal["fifo", "socket", "character", "block", "file"]
-    klass: FileClass = "work"
-
-    @property
-    def subject(self) -> bytes:
-        return self.path
 
 
-class FileRead(Event, frozen=True, kw_only=True, tag="file.read"):
+class FileRead(PathEvent, frozen=True, kw_only=True, tag="file.read"):
     """One row per process and path, written when the process is over (`--reads`)."""
 
-    path: bytes
     count: int = 1
-    klass: FileClass = "work"
-
-    @property
-    def subject(self) -> bytes:
-        return self.path
