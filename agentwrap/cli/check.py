@@ -14,7 +14,7 @@ from agentwrap.views import summary
 from agentwrap.views.coverage import report_lines
 
 if TYPE_CHECKING:
-    from agentwrap.evidence.judge import Judged
+    from agentwrap.evidence.judged import Judged
     from agentwrap.policy.coverage import Requirement
     from agentwrap.policy.rules import Policy
     from agentwrap.recording.reader import Reader

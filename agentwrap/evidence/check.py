@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from agentwrap.errors import EXIT_FINDING, EXIT_NOT_COVERED
-from agentwrap.evidence.judge import Judged
+from agentwrap.evidence.judged import Judged
 from agentwrap.policy.coverage import Hole, Judgement, Requirement, Statement, judge
 
 UNSEEN_END = {

@@ -3,58 +3,14 @@
 The same decision as everywhere (`policy.decide`). Nothing here enforces; an act that broke the policy has happened.
 """
 
-from typing import Any
-
-import msgspec
-
 from agentwrap.evidence.asked import Recording, Unclear, asked
+from agentwrap.evidence.judged import CannotTell, Judged, Violation
 from agentwrap.policy.decide import decide
 from agentwrap.policy.questions import Answer, Question
 from agentwrap.policy.rules import Policy
 
 _MAX_KEPT = 10_000
 _MAX_ANSWERS = 200_000
-
-
-class Violation(msgspec.Struct):
-    """An act the policy refuses. `seq`: the first event, `count`: how many of this program."""
-
-    seq: int
-    what: str
-    who: str
-    rule: str
-    why: str
-    change: str
-    count: int = 1
-
-
-class CannotTell(msgspec.Struct):
-    """Acts about which nothing can be said, by reason. `what`: the first of them."""
-
-    why: str
-    seq: int
-    what: str
-    count: int = 1
-
-
-class Judged(msgspec.Struct):
-    """What came out. `acts`: how many questions were asked; `violations` holds the first ten thousand kinds of them."""
-
-    policy: str
-    acts: int = 0
-    violated: int = 0
-    violations: list[Violation] = []
-    cannot_tell: list[CannotTell] = []
-
-    def document(self) -> dict[str, Any]:
-        """The JSON form; names are stable."""
-        return {
-            "policy": self.policy,
-            "acts": self.acts,
-            "violated": self.violated,
-            "violations": [msgspec.structs.asdict(one) for one in self.violations],
-            "cannot_tell": [msgspec.structs.asdict(one) for one in self.cannot_tell],
-        }
 
 
 def judge(recording: Recording, policy: Policy) -> Judged:

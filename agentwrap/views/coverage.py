@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agentwrap import text
 from agentwrap.evidence.check import Report
-from agentwrap.evidence.judge import Judged
+from agentwrap.evidence.judged import Judged
 from agentwrap.policy.coverage import KINDS, Judgement, Statement
 from agentwrap.views.source import Row, Source, foreign_text, number
 from agentwrap.views.styled import Line, Role, line
