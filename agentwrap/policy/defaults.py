@@ -4,6 +4,7 @@ Each entry is told like a lint rule: a name, what it protects, why. A policy lif
 wildcards, in `files.write.allow` (or the socket in `network.unix`); ours (recordings, keys, the policy) are not lifted.
 """
 
+import re
 from functools import lru_cache
 
 import msgspec
@@ -74,24 +75,41 @@ WAYS_OUT = Protected(
 )  # fmt: skip
 NAME_SERVICE_CACHE = ("/run/nscd/socket", "/var/run/nscd/socket")
 
+_WILD = re.compile(r"[*?\[]")
 FAMILIES = ("unix", "inet", "inet6", "netlink")
 
 
 class Guarded(msgspec.Struct, frozen=True):
-    """A pattern of a `Protected`, with its places filled in."""
+    """A pattern of a `Protected`, with its places filled in; `order`: where it stands in the tables."""
 
     of: Protected
     pattern: PathPattern
+    order: int
 
 
 @lru_cache(maxsize=16)
 def _patterns(places: Places, *groups: Protected) -> tuple[Guarded, ...]:
-    return tuple(Guarded(group, parse_pattern(path, places)) for group in groups for path in group.paths)
+    pairs = ((group, path) for group in groups for path in group.paths)
+    return tuple(Guarded(group, parse_pattern(path, places), order) for order, (group, path) in enumerate(pairs))
+
+
+@lru_cache(maxsize=16)
+def _by_name(places: Places) -> dict[str, list[Guarded]]:
+    """The patterns for writes by a name that every path they fit has: few paths have any of them."""
+    found: dict[str, list[Guarded]] = {}
+    for guarded in _patterns(places, *WRITES):
+        names = [name for name in guarded.pattern.text.split("/") if name not in ("", "~") and not _WILD.search(name)]
+        found.setdefault(names[-1], []).append(guarded)
+    return found
 
 
 def protected_write(path: str, places: Places) -> Protected | None:
     """The entry that protects a path in normal form, if any."""
-    for guarded in _patterns(places, *WRITES):
+    by_name = _by_name(places)
+    names = by_name.keys() & path.split("/")
+    if not names:
+        return None
+    for guarded in sorted((one for name in names for one in by_name[name]), key=lambda one: one.order):
         if guarded.pattern.fits(path) and not path.endswith(guarded.of.but or ("\0",)):
             return guarded.of
     return None

@@ -1,5 +1,6 @@
 import sample_run
 from fake_recording import FakeRecording
+from policy_texts import PLACES, network, policy
 
 from agentwrap.events import DnsServer, Event, NetConnect
 from agentwrap.evidence.asked import Asked, asked, places_of
@@ -8,7 +9,6 @@ from agentwrap.evidence.judge import judge
 from agentwrap.policy.coverage import parse_requirements
 from agentwrap.policy.document import load
 from agentwrap.policy.suggest import suggest
-from policies import PLACES, network, policy
 
 RUN = [item for item in sample_run.items() if isinstance(item, Event)]
 OPEN = 'mode = "observe"\n'

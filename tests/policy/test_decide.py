@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from policy_texts import KEY, OWN, connect, network, policy, verdict
 
 from agentwrap.policy.decide import decide
 from agentwrap.policy.defaults import WAYS_OUT, WRITES
 from agentwrap.policy.questions import Connect, Exec, Family, Lookup, Question, Read, Unix, Write
 from agentwrap.policy.rules import HostRules, Rule
-from policies import KEY, OWN, connect, network, policy, verdict
 
 GITHUB = ("*.example.com",)
 

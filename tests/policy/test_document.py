@@ -1,11 +1,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from policy_texts import HEAD, PLACES, network, policy, refusal
 
 from agentwrap.errors import AgentwrapError
 from agentwrap.policy import keys
 from agentwrap.policy.document import MAX_BYTES, load
-from policies import HEAD, PLACES, network, policy, refusal
 
 WHOLE = """version = 1
 name = "ci"

@@ -3,12 +3,12 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from policy_texts import network, policy
 
 from agentwrap.policy.decide import decide
 from agentwrap.policy.layers import Layer, Name, decide_layers, mode_of
 from agentwrap.policy.questions import Connect, Question, Write
 from agentwrap.policy.rules import Policy
-from policies import network, policy
 
 A, B = Connect("a.example", 443), Connect("b.example", 443)
 

@@ -3,9 +3,9 @@ import re
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from policy_texts import PLACES
 
 from agentwrap.policy.paths import PathError, Places, normal, parse_pattern, portable
-from policies import PLACES
 
 
 def fits(pattern: str, path: str) -> bool:

@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from policy_texts import PLACES, connect, verdict
 
 from agentwrap.policy.document import load
 from agentwrap.policy.questions import Exec, Lookup, Read, Unix, Write
 from agentwrap.policy.rules import Policy
-from policies import PLACES, connect, verdict
 
 FOLDER = Path(__file__).resolve().parents[2] / "policies"
 FILES = sorted(FOLDER.glob("*.toml"))

@@ -5,13 +5,13 @@ import tomllib
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from policy_texts import OWN, PLACES
 
 from agentwrap.policy.decide import decide
 from agentwrap.policy.document import load
 from agentwrap.policy.paths import Places
 from agentwrap.policy.questions import Connect, Exec, Family, Lookup, Question, Unix, Write
 from agentwrap.policy.suggest import MANY_IN_A_FOLDER, Asked, suggest
-from policies import OWN, PLACES
 
 ENTRY = re.compile(r'^  ".*",  # ')
 
