@@ -194,7 +194,8 @@ def _questions(row: Row, inner: _Inner) -> Iterator[Question | str]:
         yield Read(_text(data.get("path")))
     elif data.get("klass") != "stdio":  # what the caller redirected output to is the caller's choice
         folder = row.kind == "file.directory"
-        yield from (Write(path, folder) for path in _written(row.kind, data))
+        tree = (row.kind == "file.rename" and data.get("type") == "directory") or data.get("link") == "symbolic"
+        yield from (Write(path, folder, tree) for path in _written(row.kind, data))
 
 
 def _written(kind: str, data: Mapping[str, Any]) -> list[str]:

@@ -216,17 +216,18 @@ def _write(policy: Policy, question: Write) -> Answer:
         path = normal(question.path, policy.places)
     except PathError as error:
         return _unclear(policy, policy.write, error)
-    if policy.mode != "observe" and defaults.is_under(path, policy.places.own):
+    if policy.mode != "observe" and defaults.is_own(path, policy.places, tree=question.tree):
         return Answer("deny", _own("own-files"), "recordings, keys and policies are not for the agent to write",
                       "nothing in a policy")  # fmt: skip
-    if (denied := policy.write.deny.match(path)) is not None:
+    denied = policy.write.deny.match(path) or (policy.write.deny.below(path) if question.tree else None)
+    if denied is not None:
         return Answer("deny", denied.rule, "deny is asked first", f"remove {denied.rule}")
     if defaults.is_device(path, policy.places):
         return Answer("allow", _own("device"), "a device that stores nothing")
     if (named := policy.write.allow.literal.get(path)) is not None:
         return Answer("allow", named.rule)
     if policy.mode != "observe" and not question.folder:
-        protected = defaults.protected_write(path, policy.places)
+        protected = defaults.protected_write(path, policy.places, tree=question.tree)
         if protected is not None:
             change = f"add `{portable(path, policy.places)}`, without wildcards, to files.write.allow of {policy.file}"
             return Answer("deny", _own(protected.name), protected.why, change)

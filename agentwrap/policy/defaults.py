@@ -103,16 +103,21 @@ def _by_name(places: Places) -> dict[str, list[Guarded]]:
     return found
 
 
-def protected_write(path: str, places: Places) -> Protected | None:
-    """The entry that protects a path in normal form, if any."""
+def protected_write(path: str, places: Places, *, tree: bool = False) -> Protected | None:
+    """The entry that protects a path in normal form, if any; with `tree` also what could lie below it."""
     by_name = _by_name(places)
     names = by_name.keys() & path.split("/")
-    if not names:
-        return None
+    if tree and (below := _protected_below(path, places)) is not None:
+        return below
     for guarded in sorted((one for name in names for one in by_name[name]), key=lambda one: one.order):
         if guarded.pattern.fits(path) and not path.endswith(guarded.of.but or ("\0",)):
             return guarded.of
     return None
+
+
+def _protected_below(path: str, places: Places) -> Protected | None:
+    every = _patterns(places, *WRITES)
+    return next((guarded.of for guarded in every if guarded.pattern.may_lie_below(path)), None)
 
 
 def protected_socket(path: str, places: Places) -> bool:
@@ -130,6 +135,11 @@ def _devices(places: Places) -> tuple[PathPattern, ...]:
 def is_device(path: str, places: Places) -> bool:
     """Whether it is a device that stores nothing and leads nowhere."""
     return path.startswith("/dev/") and any(pattern.fits(path) for pattern in _devices(places))
+
+
+def is_own(path: str, places: Places, *, tree: bool = False) -> bool:
+    """Whether a path is a file of ours, or lies in a folder of ours; with `tree` also what holds one."""
+    return is_under(path, places.own) or (tree and any(is_under(one, (path,)) for one in places.own))
 
 
 def is_under(path: str, folders: tuple[str, ...]) -> bool:

@@ -335,7 +335,7 @@ def _names_protected(one: Any, places: Places) -> bool:
     from agentwrap.policy.defaults import protected_write
 
     if isinstance(one, PathRule):
-        return one.pattern.literal and protected_write(one.pattern.expanded, places) is not None
+        return one.pattern.literal and protected_write(one.pattern.expanded, places, tree=True) is not None
     # An address of the machine's own cloud is only reached by its own name, not as part of a block.
     return any(pattern.exact and _lifts(pattern) for pattern in one.patterns)
 

@@ -51,6 +51,12 @@ class PathPattern(msgspec.Struct, frozen=True):
         """Whether a path in normal form fits."""
         return self.expanded == path if self.literal else compiled(self.expanded).match(path) is not None
 
+    def may_lie_below(self, path: str) -> bool:
+        """Whether something below `path` could fit for its name: `**/.git/hooks/**` may lie below `/w/.git`."""
+        if self.literal:
+            return self.expanded.startswith(path.rstrip("/") + "/")
+        return any(compiled(holder).match(path) for holder in holders(self.expanded))
+
     def covers(self, other: "PathPattern") -> bool:
         """Whether everything that `other` fits, this one fits too, wherever the places lie; no where it is not sure."""
         mine, theirs = self.portable, other.portable
@@ -135,6 +141,14 @@ def compiled(expanded: str) -> re.Pattern[str]:
         return re.compile(source + r"\Z", re.DOTALL)
     except re.error as error:
         raise PathError(f"`{expanded}` cannot be read: {error}") from error
+
+
+@lru_cache(maxsize=4096)
+def holders(expanded: str) -> tuple[str, ...]:
+    """The patterns of the folders in which what fits lies, as far as they say a name: all but the root and `/**`."""
+    segments = expanded.strip("/").split("/")
+    found = ("/" + "/".join(segments[:length]) for length in range(1, len(segments)))
+    return tuple(one for one in found if one != "/**")
 
 
 def _segment(segment: str) -> str:

@@ -59,11 +59,13 @@ class Family(msgspec.Struct, frozen=True):
 class Write(msgspec.Struct, frozen=True):
     """A change of what stands under a name: content, name, mode, owner, link, folder.
 
-    `folder`: an empty folder is made there or removed, which by itself runs nothing later.
+    `folder`: an empty folder is made there or removed, which by itself runs nothing later. `tree`: what comes or goes
+    under that name may hold anything: a folder that is moved, a symbolic link.
     """
 
     path: str
     folder: bool = False
+    tree: bool = False
 
     def __str__(self) -> str:
         return f"write {self.path}"

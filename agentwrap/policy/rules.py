@@ -68,6 +68,11 @@ class PathList(msgspec.Struct, frozen=True):
         found = self.literal.get(path)
         return found or next((rule for rule in self.wild if rule.pattern.fits(path)), None)
 
+    def below(self, path: str) -> PathRule | None:
+        """A rule that something below `path` could fit."""
+        every = (*self.literal.values(), *self.wild)
+        return next((rule for rule in every if rule.pattern.may_lie_below(path)), None)
+
 
 class HostRules(msgspec.Struct, frozen=True):
     """`[network]`. `default_rule` is where the default stands."""

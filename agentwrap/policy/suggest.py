@@ -167,7 +167,7 @@ def _collect_write(
     except PathError as error:
         notes.setdefault(f"no policy allows {question}: {error}", act.who)
         return
-    if defaults.is_under(path, places.own):
+    if defaults.is_own(path, places, tree=question.tree):
         notes.setdefault(f"no policy allows {question}: it is agentwrap's own", act.who)
     elif not defaults.is_device(path, places):
         writes.append((path, act))
@@ -179,8 +179,9 @@ def _write_entries(writes: list[tuple[str, Asked]], places: Places) -> dict[str,
     folders: dict[str, Entry] = {}
     single: list[tuple[str, Asked]] = []
     for path, act in writes:
-        folder_only = isinstance(act.question, Write) and act.question.folder
-        protected = not folder_only and defaults.protected_write(path, places) is not None
+        question = act.question
+        assert isinstance(question, Write)
+        protected = not question.folder and defaults.protected_write(path, places, tree=question.tree) is not None
         folder = "" if protected else _changing_folder(path, act.klass, places)
         if protected:
             _need(entries, portable(path, places), act.who)

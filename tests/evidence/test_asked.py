@@ -44,12 +44,14 @@ def test_files() -> None:
         FileLink(at_ns=1, path=b"/w/h", target=b"/etc/passwd", link="hard"),
         FileLink(at_ns=1, path=b"/w/s", target=b"/etc/passwd", link="symbolic"),
         FileDirectory(at_ns=1, path=b"/w/d", change="create"),
+        FileRename(at_ns=1, path=b"/w/d", target=b"/w/.git", type="directory"),
         FileRead(at_ns=1, path=b"/etc/hosts"),
         edit(b"/w/out", klass="stdio"),
         edit(b"/w/\xff"),
     ) == [
         Write("/w/a"), Write("/w/.a.tmp"), Write("/w/a"), Write("/w/b"), Write("/w/h"), Write("/etc/passwd"),
-        Write("/w/s"), Write("/w/d", folder=True), Read("/etc/hosts"), Write("/w/\udcff"),
+        Write("/w/s", tree=True), Write("/w/d", folder=True),
+        Write("/w/d", tree=True), Write("/w/.git", tree=True), Read("/etc/hosts"), Write("/w/\udcff"),
     ]  # fmt: skip
 
 

@@ -226,6 +226,12 @@ deny = ["/usr/bin/sudo"]
         (Write(".git/hooks/pre-commit"), "deny", "built-in.git-hooks"),
         (Write(".git/hooks/post-merge"), "allow", "files.write.allow"),
         (Write(".git/hooks"), "deny", "built-in.git-hooks"),
+        (Write(".git", tree=True), "deny", "built-in.git-hooks"),
+        (Write("sub/.claude", tree=True), "deny", "built-in.agent-settings"),
+        (Write("sub/other", tree=True), "allow", "files.write.allow"),
+        (Write("sub", tree=True), "allow", "files.write.allow"),
+        (Write("/w", tree=True), "deny", "files.write.deny"),
+        (Write("/home/u/.local/state", tree=True), "deny", "built-in.own-files"),
         (Write(".git/hooks", folder=True), "allow", "files.write.allow"),
         (Write("no/d", folder=True), "deny", "files.write.deny"),
         (Write(".git/hooks/pre-commit.sample"), "allow", "files.write.allow"),
@@ -289,7 +295,7 @@ QUESTIONS = st.one_of(
         inner=st.booleans(), nameless=st.booleans(),
     ),
     *(st.builds(kind, TEXTS) for kind in (Lookup, Family, Write, Read, Exec)),
-    st.builds(Write, TEXTS, st.just(True)),
+    st.builds(Write, TEXTS, st.booleans(), st.booleans()),
     st.builds(Unix, TEXTS, st.booleans()),
 )  # fmt: skip
 POLICIES = [

@@ -171,6 +171,25 @@ def test_what_is_covered_fits(wide: str, narrow: str, path: str) -> None:
         assert fits(wide, path)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "path", "expected"),
+    [
+        ("**/.git/hooks/**", "/w/.git", True),
+        ("**/.git/hooks/**", "/w", False),
+        ("**/.git/hooks/**", "/", False),
+        ("/a/b*/c", "/a", True),
+        ("/a/b*/c", "/a/bx", True),
+        ("/a/b*/c", "/a/x", False),
+        ("/a/b", "/a", True),
+        ("/a/b", "/a/b", False),
+        ("/a/b", "/", True),
+        ("/a/bc", "/a/b", False),
+    ],
+)
+def test_what_may_lie_below(pattern: str, path: str, expected: bool) -> None:
+    assert parse_pattern(pattern, PLACES).may_lie_below(path) is expected
+
+
 def test_what_one_place_covers_by_chance_is_not_covered() -> None:
     places = Places("/tmp/project", "/home/u")
     assert not parse_pattern("$TMP/**", places).covers(parse_pattern("$CWD/**", places))

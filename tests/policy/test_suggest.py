@@ -148,7 +148,7 @@ NUMERIC = [
     "::ffff:10.1.1.1",
 ]
 QUESTIONS: st.SearchStrategy[Question] = st.one_of(
-    st.builds(Write, PATHS, st.booleans()),
+    st.builds(Write, PATHS, st.booleans(), st.booleans()),
     st.builds(Exec, PATHS),
     st.builds(Lookup, st.sampled_from(["a.example", "B.example.", "c.a.example", "localhost", "metadata"])),
     st.builds(
