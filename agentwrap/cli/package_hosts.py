@@ -12,6 +12,8 @@ from pathlib import Path
 from agentwrap.errors import AgentwrapError
 from agentwrap.policy.names import CONFIGS
 
+SYSTEM_PIP = (Path("/etc/pip.conf"), Path("/etc/xdg/pip/pip.conf"))
+SYSTEM_NPM = (Path("/etc/npmrc"),)
 _URL = re.compile(r"https?://(?:[^\s/@]*@)?(\[[0-9A-Fa-f:.]+\]|[^\s/:@\[\]]+)(?::(\d{1,5}))?(?=[/\s]|$)")
 _PIP_KEYS = re.compile(r"^\s*(?:extra[-_])?index[-_]url\s*[=:]\s*(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
 _NPM_KEYS = re.compile(r"^\s*(?:@[^\s:=]+:)?registry\s*=\s*\"?(\S+?)\"?\s*$", re.MULTILINE)
@@ -43,7 +45,7 @@ def _pip(env: Mapping[str, str]) -> Iterator[str]:
     yield env.get("PIP_EXTRA_INDEX_URL", "")
     home = Path(env.get("HOME") or "/nonexistent")
     config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
-    files = [Path("/etc/pip.conf"), Path("/etc/xdg/pip/pip.conf"), home / ".pip/pip.conf", config / "pip/pip.conf"]
+    files = [*SYSTEM_PIP, home / ".pip/pip.conf", config / "pip/pip.conf"]
     if env.get("PIP_CONFIG_FILE"):
         files.append(Path(env["PIP_CONFIG_FILE"]))
     if env.get("VIRTUAL_ENV"):
@@ -57,7 +59,7 @@ def _npm(env: Mapping[str, str], cwd: Path) -> Iterator[str]:
     for name in ("npm_config_registry", "NPM_CONFIG_REGISTRY"):
         yield env.get(name, "")
     home = Path(env.get("HOME") or "/nonexistent")
-    files = [Path("/etc/npmrc"), Path(env.get("NPM_CONFIG_USERCONFIG") or home / ".npmrc"), cwd / ".npmrc"]
+    files = [*SYSTEM_NPM, Path(env.get("NPM_CONFIG_USERCONFIG") or home / ".npmrc"), cwd / ".npmrc"]
     for file in files:
         yield from _NPM_KEYS.findall(_content(file))
 

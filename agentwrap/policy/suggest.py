@@ -10,12 +10,15 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from agentwrap.errors import AgentwrapError
 from agentwrap.policy import defaults
 from agentwrap.policy.hosts import HostError, parse_host, special
 from agentwrap.policy.paths import PathError, Places, as_pattern, compiled, normal, parse_pattern, portable
 from agentwrap.policy.questions import Connect, Exec, Family, Lookup, Question, Unix, Write
 
 MANY_IN_A_FOLDER = 20
+MAX_ENTRIES = 2_000
+_MAX_NOTES = 200
 _CHANGING = ("temporary", "cache", "agent-state", "version-control")
 _CACHE = re.compile(
     r".*?/(?:node_modules|__pycache__|\.[a-z]+_cache|\.hypothesis|\.tox|\.nox|\.venv|site-packages|\.eslintcache"
@@ -51,7 +54,10 @@ class Entry(msgspec.Struct):
 
 
 def suggest(asked: Iterable[Asked], places: Places, *, name: str, source: str = "") -> str:
-    """The policy as TOML text. `source` says what it was made from."""
+    """The policy as TOML text. `source` says what it was made from.
+
+    Raises AgentwrapError `refused` where so many different things were done that nobody could read it.
+    """
     lists: dict[str, dict[str, Entry]] = {key: {} for key in ("network", "unix", "write", "exec")}
     notes: dict[str, str] = {}
     once = {(act.question, act.who, act.klass): act for act in asked}.values()
@@ -72,6 +78,14 @@ def suggest(asked: Iterable[Asked], places: Places, *, name: str, source: str = 
         elif isinstance(question, Connect | Lookup):
             _host(question, act, names, lists["network"], notes)
     lists["write"] = _write_entries(writes, places)
+    for key, entries in lists.items():
+        if len(entries) > MAX_ENTRIES:
+            raise AgentwrapError(
+                "refused",
+                "too much was done for a policy that a person could read",
+                evidence=f"{len(entries):,} entries for {key}, {MAX_ENTRIES:,} are the limit",
+                hint="name blocks, suffixes or folders by hand; policies/ has some to begin with",
+            )
     return _text(lists, notes, name, source)
 
 
@@ -178,12 +192,10 @@ def _write_entries(writes: list[tuple[str, Asked]], places: Places) -> dict[str,
     entries: dict[str, Entry] = {}
     folders: dict[str, Entry] = {}
     single: list[tuple[str, Asked]] = []
+    named = {path for path, act in writes if _protected(path, act.question, places)}
     for path, act in writes:
-        question = act.question
-        assert isinstance(question, Write)
-        protected = not question.folder and defaults.protected_write(path, places, tree=question.tree) is not None
-        folder = "" if protected else _changing_folder(path, act.klass, places)
-        if protected:
+        folder = "" if path in named else _changing_folder(path, act.klass, places)
+        if path in named:
             _need(entries, portable(path, places), act.who)
         elif folder:
             _need(folders, folder, act.who)
@@ -204,6 +216,13 @@ def _write_entries(writes: list[tuple[str, Asked]], places: Places) -> dict[str,
         inside = next((text for text, pattern in patterns.items() if pattern.match(path)), None)
         _need(entries, inside or portable(path, places), act.who)
     return entries
+
+
+def _protected(path: str, question: Question, places: Places) -> bool:
+    """Whether a change needs the very name in the list."""
+    if not isinstance(question, Write) or question.folder:
+        return False
+    return defaults.protected_write(path, places, tree=question.tree) is not None
 
 
 def _crowds(single: list[tuple[str, Asked]], folders: dict[str, Entry], places: Places) -> None:
@@ -267,7 +286,10 @@ def _text(lists: Mapping[str, dict[str, Entry]], notes: Mapping[str, str], name:
         *_list("allow", lists["network"]),
         *_list("unix", lists["unix"]),
     ]
-    lines += [f"# {_comment(note)}" + (f" ({_comment(who)})" if who else "") for note, who in sorted(notes.items())]
+    told = sorted(notes.items())
+    lines += [f"# {_comment(note)}" + (f" ({_comment(who)})" if who else "") for note, who in told[:_MAX_NOTES]]
+    if len(told) > _MAX_NOTES:
+        lines.append(f"# and {len(told) - _MAX_NOTES:,} more of this kind")
     lines += ["", "[files.write]", 'default = "deny"', *_list("allow", lists["write"])]
     lines += ["", "# Reads are let through: list them to close them.", "[files.read]", 'default = "allow"']
     lines += ["", "[exec]", 'default = "deny"', *_list("allow", lists["exec"])]

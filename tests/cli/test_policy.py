@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import sample_run
 
+from agentwrap.cli import package_hosts
 from agentwrap.cli.main import run
 
 Capture = pytest.CaptureFixture[str]
@@ -22,6 +23,7 @@ def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONFIG_FILE", "VIRTUAL_ENV", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(package_hosts, "SYSTEM_PIP", ())
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "ci.toml").write_text(CI)
     return "ci.toml"

@@ -3,15 +3,17 @@
 import re
 import tomllib
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from policy_texts import OWN, PLACES
 
+from agentwrap.errors import AgentwrapError
 from agentwrap.policy.decide import decide
 from agentwrap.policy.document import load
 from agentwrap.policy.paths import Places
 from agentwrap.policy.questions import Connect, Exec, Family, Lookup, Question, Unix, Write
-from agentwrap.policy.suggest import MANY_IN_A_FOLDER, Asked, suggest
+from agentwrap.policy.suggest import MANY_IN_A_FOLDER, MAX_ENTRIES, Asked, suggest
 
 ENTRY = re.compile(r'^  ".*",  # ')
 
@@ -108,6 +110,17 @@ def test_what_no_policy_allows_is_said() -> None:
     text = made(acts)
     assert text.count("# no policy allows ") == 6
     assert entries(text) == []
+
+
+def test_what_nobody_could_read_is_not_written() -> None:
+    scan = [Asked(Connect("192.0.2.1", port, nameless=True), port, "nmap") for port in range(1, MAX_ENTRIES + 2)]
+    with pytest.raises(AgentwrapError, match="too much was done") as raised:
+        made(scan)
+    assert raised.value.evidence == "2,001 entries for network, 2,000 are the limit"
+    assert denied(made(scan[1:]), scan[1:]) == []
+    notes = made([Asked(Write(f"{OWN}/{n}"), n, "x") for n in range(500)])
+    assert notes.count("no policy allows") == 200
+    assert "# and 300 more of this kind" in notes
 
 
 def test_programs_are_named_and_foreign_text_stays_in_its_comment() -> None:
