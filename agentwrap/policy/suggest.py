@@ -25,6 +25,8 @@ _CACHE = re.compile(
     r"|\.parcel-cache|\.turbo|\.gradle|\.git|\.hg|\.svn|\.jj)(?=/|\Z)"
 )
 _PROGRAMS = 3
+# After `.tmp` any number or hexadecimal; elsewhere only what nobody types: eight digits and more.
+_RANDOM_TAIL = re.compile(r"(?<=[^/])(?:(?<=\.tmp)(?:\.[0-9a-f]+)+|(?:\.[0-9]{8,}|\.(?=[a-f]*[0-9])[0-9a-f]{12,})+)\Z")
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -212,10 +214,20 @@ def _write_entries(writes: list[tuple[str, Asked]], places: Places) -> dict[str,
             programs = entries.setdefault(outer, Entry(outer, {})).programs
             programs[who] = programs.get(who, 0) + count
     patterns = {text: compiled(expanded) for text, expanded in wide.items()}
+    _random_names(single, patterns, places)
     for path, act in single:
         inside = next((text for text, pattern in patterns.items() if pattern.match(path)), None)
         _need(entries, inside or portable(path, places), act.who)
     return entries
+
+
+def _random_names(single: list[tuple[str, Asked]], patterns: dict[str, re.Pattern[str]], places: Places) -> None:
+    """Patterns for names that end in a number of a process or in chance (`hello.py.tmp.4121.9f3a`), shortest first."""
+    found = {path: _RANDOM_TAIL.sub("", path) for path, _ in single if _RANDOM_TAIL.search(path)}
+    for path, stem in sorted(found.items(), key=lambda pair: (len(pair[1]), pair)):
+        if not any(pattern.match(path) for pattern in patterns.values()):
+            text = portable(stem, places) + ".*"
+            patterns[text] = compiled(parse_pattern(text, places).expanded)
 
 
 def _protected(path: str, question: Question, places: Places) -> bool:
@@ -245,12 +257,13 @@ def _crowds(single: list[tuple[str, Asked]], folders: dict[str, Entry], places: 
 
 def _changing_folder(path: str, klass: str, places: Places) -> str:
     """`FOLDER/**` for a path of a class whose names differ from run to run; empty where it has no such folder."""
-    if klass not in _CHANGING:
-        return ""
-    if klass == "temporary":
+    inside_tmp = path.startswith(places.tmp + "/") and not path.startswith((places.cwd + "/", places.home + "/"))
+    if klass == "temporary" or inside_tmp:
         for base in (places.tmp, "/tmp", "/var/tmp", "/dev/shm"):
             if path.startswith(base + "/"):
                 return "$TMP/**" if base == places.tmp else f"{base}/**"
+        return ""
+    if klass not in _CHANGING:
         return ""
     inside = _CACHE.match(path)
     if inside is not None:

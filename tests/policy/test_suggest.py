@@ -66,6 +66,18 @@ def test_work_is_allowed_by_name_and_what_changes_by_folder() -> None:
     assert denied(text, acts) == []
 
 
+def test_names_that_end_in_chance_are_allowed_with_a_star() -> None:
+    acts = writes(
+        "/w/hello.py.tmp.15985.486f39d9ae47", "/w/hello.py.tmp.7", "/w/hello.py.tmp.x", "/w/x.123456789012",
+        "/w/a.20260101", "/w/v1.2.3", "/tmp/d/e", "/w/.tmp.1",
+    )  # fmt: skip
+    text = made(acts)
+    assert of(text, "files", "write", "allow") == [
+        "$CWD/.tmp.*", "$CWD/a.*", "$CWD/hello.py.tmp.*", "$CWD/v1.2.3", "$CWD/x.*", "$TMP/**",
+    ]  # fmt: skip
+    assert denied(text, acts) == []
+
+
 def test_many_files_of_one_folder_are_allowed_as_the_folder() -> None:
     few = writes(*(f"/w/few/{n}" for n in range(MANY_IN_A_FOLDER)))
     many = writes(*(f"/w/many/{n}" for n in range(MANY_IN_A_FOLDER + 1)))
@@ -142,7 +154,22 @@ def test_names_that_are_no_utf8_are_allowed_by_a_mark_for_each_byte() -> None:
 
 
 NAMES = st.sampled_from(
-    ["a", "b.py", "x*", "[y]", "\u00e9", ".git", "hooks", "node_modules", ".claude", "settings.json", ".bashrc"]
+    [
+        "a",
+        "a.tmp.1f",
+        "a.12345678",
+        "a.tmp.q",
+        "b.py",
+        "x*",
+        "[y]",
+        "\u00e9",
+        ".git",
+        "hooks",
+        "node_modules",
+        ".claude",
+        "settings.json",
+        ".bashrc",
+    ]
 )
 PATHS = st.builds(
     lambda base, parts: base + "/".join(parts),
