@@ -25,6 +25,7 @@ _CACHE = re.compile(
     r"|\.parcel-cache|\.turbo|\.gradle|\.git|\.hg|\.svn|\.jj)(?=/|\Z)"
 )
 _PROGRAMS = 3
+_SANDBOX_ROOTS = ("/newroot", "/oldroot")  # where bubblewrap builds the root of a sandbox
 # After `.tmp` any number or hexadecimal; elsewhere only what nobody types: eight digits and more.
 _RANDOM_TAIL = re.compile(r"(?<=[^/])(?:(?<=\.tmp)(?:\.[0-9a-f]+)+|(?:\.[0-9]{8,}|\.(?=[a-f]*[0-9])[0-9a-f]{12,})+)\Z")
 
@@ -257,6 +258,9 @@ def _crowds(single: list[tuple[str, Asked]], folders: dict[str, Entry], places: 
 
 def _changing_folder(path: str, klass: str, places: Places) -> str:
     """`FOLDER/**` for a path of a class whose names differ from run to run; empty where it has no such folder."""
+    for root in _SANDBOX_ROOTS:
+        if path.startswith(root + "/"):
+            return root + "/**"
     inside_tmp = path.startswith(places.tmp + "/") and not path.startswith((places.cwd + "/", places.home + "/"))
     if klass == "temporary" or inside_tmp:
         for base in (places.tmp, "/tmp", "/var/tmp", "/dev/shm"):

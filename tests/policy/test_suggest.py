@@ -69,11 +69,11 @@ def test_work_is_allowed_by_name_and_what_changes_by_folder() -> None:
 def test_names_that_end_in_chance_are_allowed_with_a_star() -> None:
     acts = writes(
         "/w/hello.py.tmp.15985.486f39d9ae47", "/w/hello.py.tmp.7", "/w/hello.py.tmp.x", "/w/x.123456789012",
-        "/w/a.20260101", "/w/v1.2.3", "/tmp/d/e", "/w/.tmp.1",
+        "/w/a.20260101", "/w/v1.2.3", "/tmp/d/e", "/w/.tmp.1", "/newroot/etc",
     )  # fmt: skip
     text = made(acts)
     assert of(text, "files", "write", "allow") == [
-        "$CWD/.tmp.*", "$CWD/a.*", "$CWD/hello.py.tmp.*", "$CWD/v1.2.3", "$CWD/x.*", "$TMP/**",
+        "$CWD/.tmp.*", "$CWD/a.*", "$CWD/hello.py.tmp.*", "$CWD/v1.2.3", "$CWD/x.*", "$TMP/**", "/newroot/**",
     ]  # fmt: skip
     assert denied(text, acts) == []
 
