@@ -38,7 +38,7 @@ EVIL = "ev\x1b[31mil\u202e\nname.py".encode() + b"\xff"
 def meta() -> dict[str, str]:
     return {
         "command": json.dumps([word.decode() for word in COMMAND]),
-        "cwd": "/work/project",
+        "cwd": "/srv/project",
         "started_unix_ns": str(STARTED_UNIX_NS),
         "tool_version": "0.1.0",
         "mode": "ptrace+notify",
@@ -53,7 +53,7 @@ def held(content: bytes, mode: int = 0o644) -> tuple[FileState, Content]:
 def program(at_ms: int, span: str, pid: int, *argv: bytes, uid: int = 1000) -> ProcessExec:
     path = b"/usr/bin/" + argv[0]
     return ProcessExec(
-        at_ns=at_ms * MS, span=span, pid=pid, path=path, exe=path, argv=argv, cwd=b"/work/project", uid=uid, gid=uid,
+        at_ns=at_ms * MS, span=span, pid=pid, path=path, exe=path, argv=argv, cwd=b"/srv/project", uid=uid, gid=uid,
         euid=uid,
     )  # fmt: skip
 
@@ -85,7 +85,7 @@ RETRY_AFTER = RETRY_BEFORE.replace(b"        time.sleep(n)\n", b"        # back 
 def items(*, end: bool = True) -> list[Item]:
     """The whole run, in the order of arrival."""
     begun: list[Item] = [
-        RunStart(at_ns=0, command=COMMAND, cwd=b"/work/project", uid=1000, gid=1000, mode="ptrace+notify"),
+        RunStart(at_ns=0, command=COMMAND, cwd=b"/srv/project", uid=1000, gid=1000, mode="ptrace+notify"),
         *coverage(),
         ProcessStart(at_ns=1 * MS, span="p1", pid=4100, parent="run", how="root", comm=b"agent"),
         program(2 * MS // MS, "p1", 4100, *COMMAND),
@@ -93,14 +93,14 @@ def items(*, end: bool = True) -> list[Item]:
         program(42, "p2", 4121, b"bash", b"-lc", b"sed -i 's/x/y/' billing/retry.py && pytest -x"),
         start(50, "p3", 4127, "p2", b"bash"),
         program(51, "p3", 4127, b"sed", b"-i", b"s/x/y/", b"billing/retry.py"),
-        *edit(55, "p3", 4127, b"/work/project/billing/retry.py", RETRY_BEFORE, RETRY_AFTER),
+        *edit(55, "p3", 4127, b"/srv/project/billing/retry.py", RETRY_BEFORE, RETRY_AFTER),
         ProcessExit(at_ns=60 * MS, span="p3", pid=4127, status=0),
         start(70, "p4", 4130, "p2", b"bash"),
         program(71, "p4", 4130, b"pytest", b"-x", b"tests/billing"),
-        *edit(200, "p4", 4130, b"/work/project/" + EVIL, None, b"\x1b]0;owned\x07\xff\n"),
+        *edit(200, "p4", 4130, b"/srv/project/" + EVIL, None, b"\x1b]0;owned\x07\xff\n"),
         FileEdit(at_ns=210 * MS, span="p4", pid=4130, path=b"/home/u/.cache/pip/x", change="create", before=ABSENT,
                  after=FileState(size=9), klass="cache"),
-        FileDirectory(at_ns=220 * MS, span="p4", pid=4130, path=b"/work/project/build", change="create", mode=0o755),
+        FileDirectory(at_ns=220 * MS, span="p4", pid=4130, path=b"/srv/project/build", change="create", mode=0o755),
         NetConnect(at_ns=240 * MS, span="p4", pid=4130, family="inet", transport="tcp", host=b"192.0.2.7", port=443),
         DnsServer(at_ns=250 * MS, span="p4", pid=4130, host=b"127.0.0.53", names=(b"telemetry.example",)),
         NetConnect(at_ns=260 * MS, span="p4", pid=4130, family="unix", transport="stream", path=b"/run/nscd/socket"),
@@ -108,12 +108,12 @@ def items(*, end: bool = True) -> list[Item]:
         ProcessDenied(at_ns=300 * MS, span="p4", pid=4130, what="setuid", why="no_new_privs is set",
                       detail=b"/usr/bin/sudo"),
         ProcessIsolation(at_ns=310 * MS, span="p4", pid=4130, call="unshare", flags=("CLONE_NEWUSER", "CLONE_NEWNS")),
-        FileRename(at_ns=320 * MS, span="p4", pid=4130, path=b"/work/project/a.txt", target=b"/work/project/b.txt"),
-        FileMode(at_ns=330 * MS, span="p4", pid=4130, path=b"/work/project/run.sh", change="mode", before=0o644,
+        FileRename(at_ns=320 * MS, span="p4", pid=4130, path=b"/srv/project/a.txt", target=b"/srv/project/b.txt"),
+        FileMode(at_ns=330 * MS, span="p4", pid=4130, path=b"/srv/project/run.sh", change="mode", before=0o644,
                  after=0o755),
-        *edit(340, "p4", 4130, b"/work/project/blob.bin", None, b"\0\1\2" * 700),
+        *edit(340, "p4", 4130, b"/srv/project/blob.bin", None, b"\0\1\2" * 700),
         Gap(at_ns=400 * MS, span="p4", pid=4130, what="file-write", cause="over-cap", from_ns=390 * MS, to_ns=400 * MS,
-            could_hide="the content of a large file", detail=b"/work/project/big.iso"),
+            could_hide="the content of a large file", detail=b"/srv/project/big.iso"),
         ProcessExit(at_ns=3200 * MS, span="p4", pid=4130, status=1),
         ProcessExit(at_ns=3210 * MS, span="p2", pid=4121, status=1),
     ]  # fmt: skip

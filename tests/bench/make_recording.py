@@ -45,7 +45,7 @@ def events(wanted: int) -> Iterator[AnyEvent]:
     while made < wanted - 8:
         number += 1
         span, pid, at_ns = f"p{number}", 100 + number, number * MS
-        source = b"/work/src/dir%d/file%d.o" % (number % 97, number)
+        source = b"/srv/src/dir%d/file%d.o" % (number % 97, number)
         after = FileState(size=number, mode=0o644, raw=hashlib.sha256(source).digest(), omitted="over-cap")
         argv = (b"/usr/bin/cc", b"-O2", b"-c", source)
         yield ProcessStart(at_ns=at_ns, span=span, pid=pid, parent="p1", how="vfork", comm=b"make")

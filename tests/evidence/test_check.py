@@ -12,7 +12,7 @@ def test_statements_and_gaps_are_read_from_rows() -> None:
     recording = FakeRecording(RUN)
     assert [(one.kind, one.tier) for one in statements(recording)][-1] == ("file-read", "none")
     (hole,) = holes(recording)
-    assert (hole.kind, hole.cause, hole.detail) == ("file-write", "over-cap", "/work/project/big.iso")
+    assert (hole.kind, hole.cause, hole.detail) == ("file-write", "over-cap", "/srv/project/big.iso")
 
 
 def test_the_three_values() -> None:

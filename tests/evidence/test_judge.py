@@ -57,7 +57,7 @@ def test_the_three_values_with_a_policy() -> None:
 
 
 def test_a_suggestion_from_a_run_judges_that_run_clean() -> None:
-    recording = FakeRecording(RUN, meta={"cwd": "/work/project"})
+    recording = FakeRecording(RUN, meta={"cwd": "/srv/project"})
     places = places_of(recording)
     text = suggest((one for one in asked(recording) if isinstance(one, Asked)), places, name="s")
     judged = judge(recording, load(text.encode(), "s.toml", places, {}))
