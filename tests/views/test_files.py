@@ -26,7 +26,7 @@ def edit(path: str, before: dict[str, Any], after: dict[str, Any]) -> tuple[str,
 
 def test_edits_of_a_path_are_one_line_between_its_first_and_last_state() -> None:
     one, two = {"size": 1, "omitted": "over-cap"}, {"size": 2, "omitted": "over-cap"}
-    assert listed(edit("/work/a", ABSENT, one), edit("/work/a", one, two)) == [
+    assert listed(edit("/srv/a", ABSENT, one), edit("/srv/a", one, two)) == [
         "A a  2B (content over the cap, not kept)  2 edits"
     ]
     assert listed(edit("/a", one, two))[0].startswith("M /a")
@@ -56,7 +56,7 @@ def test_each_edit_has_a_heading_and_a_diff() -> None:
     before, after = ({"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for data in blobs)
     recording = FakeRecording(blobs=blobs)
     context = Context(recording)
-    made = iter(rows(edit("/work/retry.py", before, after), ("file.mode", {"path": "/work/x", "change": "mode"})))
+    made = iter(rows(edit("/srv/retry.py", before, after), ("file.mode", {"path": "/srv/x", "change": "mode"})))
     lines = [plain(line) for line in diff_lines(made, context, lambda row: row.kind in CHANGES)]
     assert lines[1:3] == ["--- a/retry.py", "+++ b/retry.py"]
     assert lines[0].startswith("0.000 M retry.py  +3 -1")
