@@ -61,7 +61,7 @@ class FakeRecording:
     ) -> None:
         import hashlib
 
-        self.meta = {"started_unix_ns": "1700000000000000000", "cwd": "/work", "run_id": "r1", **(meta or {})}
+        self.meta = {"started_unix_ns": "1700000000000000000", "cwd": "/srv", "run_id": "r1", **(meta or {})}
         self._rows = [row_of(seq, event) for seq, event in enumerate(events, 1)]
         self._blobs = {hashlib.sha256(data).hexdigest(): data for data in blobs}
         self._state = state

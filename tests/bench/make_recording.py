@@ -37,7 +37,7 @@ COVERED: tuple[CoverageKind, ...] = ("process", "exec", "file-write", "connect")
 
 def events(wanted: int) -> Iterator[AnyEvent]:
     """`wanted` events, as a run would make them."""
-    yield RunStart(at_ns=0, command=(b"make", b"-j2"), cwd=b"/work", uid=0, gid=0, mode="ptrace+notify")
+    yield RunStart(at_ns=0, command=(b"make", b"-j2"), cwd=b"/srv", uid=0, gid=0, mode="ptrace+notify")
     for what in COVERED:
         yield Coverage(at_ns=0, what=what, tier="witness", mechanism="synthetic")
     yield ProcessStart(at_ns=MS, span="p1", pid=100, parent="run", how="root", comm=b"make")
@@ -50,7 +50,7 @@ def events(wanted: int) -> Iterator[AnyEvent]:
         argv = (b"/usr/bin/cc", b"-O2", b"-c", source)
         yield ProcessStart(at_ns=at_ns, span=span, pid=pid, parent="p1", how="vfork", comm=b"make")
         yield ProcessExec(
-            at_ns=at_ns + 1, span=span, pid=pid, path=argv[0], exe=argv[0], argv=argv, cwd=b"/work", uid=0, gid=0,
+            at_ns=at_ns + 1, span=span, pid=pid, path=argv[0], exe=argv[0], argv=argv, cwd=b"/srv", uid=0, gid=0,
             euid=0,
         )  # fmt: skip
         for n, klass in enumerate(("work", "temporary", "cache")):
@@ -67,7 +67,7 @@ def events(wanted: int) -> Iterator[AnyEvent]:
 
 def make(wanted: int, path: Path) -> int:
     """Write the recording; returns how many events it has."""
-    meta = {"command": json.dumps(["make", "-j2"]), "cwd": "/work", "started_unix_ns": "1764471672000000000"}
+    meta = {"command": json.dumps(["make", "-j2"]), "cwd": "/srv", "started_unix_ns": "1764471672000000000"}
     recorder = Recorder.create(
         path, run_id="00000000000000ff", meta=meta, redactor=Redactor(b"k" * 32), signer=None, now=lambda: 0
     )

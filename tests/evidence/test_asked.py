@@ -140,7 +140,7 @@ def test_places_are_those_of_the_recorded_run() -> None:
     assert (places.cwd, places.home, places.tmp) == ("/w", "/home/u", "/var/t")
     assert places.own == ("/st/agentwrap", "/home/u/.config/agentwrap", "/w/p.toml")
     bare = places_of(FakeRecording([]))
-    assert (bare.cwd, bare.home, bare.tmp, bare.own) == ("/work", "/nonexistent", "/tmp", ())
+    assert (bare.cwd, bare.home, bare.tmp, bare.own) == ("/srv", "/nonexistent", "/tmp", ())
 
 
 def test_rows_that_a_person_made_by_hand_end_in_an_answer() -> None:

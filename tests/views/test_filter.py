@@ -28,7 +28,7 @@ EVENTS = [
     ProcessStart(at_ns=1 * SECOND, span="p2", pid=11, parent="p1", how="fork", comm=b"bash"),
     ProcessExec(
         at_ns=1 * SECOND, span="p2", pid=11, path=b"/usr/bin/node", exe=b"/usr/bin/node", argv=(b"node", b"a b.js"),
-        cwd=b"/work", uid=0, gid=0, euid=0,
+        cwd=b"/srv", uid=0, gid=0, euid=0,
     ),
     FileEdit(at_ns=2 * SECOND, span="p2", pid=11, path=b"/srv/src/retry.py", change="create", before=NOTHING,
              after=FileState(size=2000)),
