@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agentwrap.events import CoverageKind, Gap, ProcessReach, Sink
+from agentwrap.events import CoverageKind, ProcessReach, Sink
+from agentwrap.tracing.gaps import gap_of
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls.addresses import Address
 
@@ -93,16 +94,4 @@ class BlindSpots:
         return True
 
     def _gap(self, process: Process, door: Door, detail: bytes) -> None:
-        now = self._now()
-        self._sink(
-            Gap(
-                at_ns=now,
-                span=process.span,
-                pid=process.pid,
-                what=door.what,
-                cause=door.cause,
-                could_hide=door.could_hide,
-                from_ns=now,
-                detail=detail,
-            )
-        )
+        self._sink(gap_of(process, self._now(), door.what, door.cause, door.could_hide, detail))

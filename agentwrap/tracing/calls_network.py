@@ -4,10 +4,11 @@ import os
 import socket
 from collections.abc import Callable
 
-from agentwrap.events import DnsServer, Gap, NetBind, NetConnect, NetListen, NetSend, Sink, Transport
+from agentwrap.events import CoverageKind, DnsServer, NetBind, NetConnect, NetListen, NetSend, Sink, Transport
 from agentwrap.tracing.blindspots import BlindSpots
 from agentwrap.tracing.files.settings import Who
 from agentwrap.tracing.files.tracker import FileTracker
+from agentwrap.tracing.gaps import gap_of
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import addresses
 from agentwrap.tracing.syscalls.addresses import DNS_PORT, SOCKADDR_MAX, Address
@@ -263,18 +264,9 @@ class NetworkCalls:
     def refused(self, process: Process, call: str, error: OSError) -> None:
         """The kernel would not let us read the address: a gap, once a process."""
         if process.once("net-unreadable"):
-            self._sink(
-                Gap(
-                    at_ns=self._now(),
-                    span=process.span,
-                    pid=process.pid,
-                    what="bind" if call in ("bind", "listen") else "connect",
-                    cause="not-dumpable",
-                    could_hide="where this process connects or sends to",
-                    from_ns=self._now(),
-                    detail=f"{call}: {error.strerror}".encode(),
-                )
-            )
+            what: CoverageKind = "bind" if call in ("bind", "listen") else "connect"
+            could_hide = "where this process connects or sends to"
+            self._sink(gap_of(process, self._now(), what, "not-dumpable", could_hide, f"{call}: {error.strerror}"))
 
 
 def _local_address(sock: socket.socket) -> Address:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Literal
 
 from agentwrap.events import (
-    Gap,
     ProcessDenied,
     ProcessExec,
     ProcessExit,
@@ -16,6 +15,7 @@ from agentwrap.events import (
     Sink,
 )
 from agentwrap.tracing.files.tracker import FileTracker
+from agentwrap.tracing.gaps import gap_of
 from agentwrap.tracing.image import Image, look
 from agentwrap.tracing.observer import Observer
 from agentwrap.tracing.processes import Process
@@ -78,20 +78,9 @@ class Lifecycle:
         try:
             image = look(process.pid)
         except OSError as error:
-            now = self._now()
             if error.errno not in (2, 3):  # ENOENT, ESRCH: killed in its exec; its exit is told
-                self._sink(
-                    Gap(
-                        at_ns=now,
-                        span=process.span,
-                        pid=process.pid,
-                        what="exec",
-                        cause="not-dumpable",
-                        could_hide="which program this process runs",
-                        from_ns=now,
-                        detail=str(error).encode(),
-                    )
-                )
+                could_hide = "which program this process runs"
+                self._sink(gap_of(process, self._now(), "exec", "not-dumpable", could_hide, str(error)))
             return None
         self._learn(image)
         self._sink(
@@ -126,20 +115,8 @@ class Lifecycle:
             self._sink(Secrets(fresh))
 
     def _over_cap(self, process: Process, image: Image) -> None:
-        now = self._now()
-        self._sink(
-            Gap(
-                at_ns=now,
-                span=process.span,
-                pid=process.pid,
-                what="exec",
-                cause="over-cap",
-                could_hide=f"the last {image.argv_omitted_bytes} bytes of its arguments",
-                from_ns=now,
-                to_ns=now,
-                detail=image.path,
-            )
-        )
+        could_hide = f"the last {image.argv_omitted_bytes} bytes of its arguments"
+        self._sink(gap_of(process, self._now(), "exec", "over-cap", could_hide, image.path, passing=True))
 
     def _set_id_denied(self, process: Process, image: Image) -> None:
         try:

@@ -4,13 +4,14 @@ import errno
 import os
 from collections.abc import Callable
 
-from agentwrap.events import CoverageKind, Gap, Sink
+from agentwrap.events import CoverageKind, Sink
 from agentwrap.launching.seccomp import ARCH_X86_64
 from agentwrap.tracing.blindspots import BlindSpots
 from agentwrap.tracing.calls_file import FileCalls
 from agentwrap.tracing.calls_network import NetworkCalls
 from agentwrap.tracing.calls_process import ProcessCalls
 from agentwrap.tracing.files.tracker import FileTracker
+from agentwrap.tracing.gaps import gap_of
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory, refused
@@ -93,16 +94,4 @@ class Observer:
             self._gap(process, what, "internal-fault", f"what this process does by {name}", f"{name}: {error!r}")
 
     def _gap(self, process: Process, what: CoverageKind, cause: str, could_hide: str, detail: str) -> None:
-        now = self._now()
-        self._sink(
-            Gap(
-                at_ns=now,
-                span=process.span,
-                pid=process.pid,
-                what=what,
-                cause=cause,
-                could_hide=could_hide,
-                from_ns=now,
-                detail=detail.encode("utf-8", "backslashreplace"),
-            )
-        )
+        self._sink(gap_of(process, self._now(), what, cause, could_hide, detail))

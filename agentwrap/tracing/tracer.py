@@ -251,9 +251,22 @@ class Tracer:
         found = self._found
         if found is None:
             process = self._tree.tasks.get(tid)
-            return observer.call(process, tid, arch, number, arguments) if process is not None else 0
+            if process is None:
+                self._stranger(tid, number)
+                return 0
+            return observer.call(process, tid, arch, number, arguments)
         process = found.find(tid)
         return self._call_found(found, observer, process, tid, arch, number, arguments) if process is not None else 0
+
+    def _stranger(self, tid: int, number: int) -> None:
+        """A call of a task that ptrace never announced. One that is dead by now was only asked about too late."""
+        try:
+            with open(f"/proc/{tid}/stat", "rb") as file:
+                state = file.read().rpartition(b")")[2].split()[0]
+        except OSError:
+            return
+        if state not in (b"Z", b"X"):
+            self._fault("process", f"call {number} of task {tid}, which nobody announced")
 
     def _fault(self, what: CoverageKind, detail: str) -> None:
         """A fault of ours: a gap, at most a few of them."""

@@ -346,7 +346,7 @@ def test_without_a_home(tmp_path: Path, plain_user, case: str) -> None:  # type:
 def test_a_locale_that_knows_ascii_only(tmp_path: Path, locale: dict[str, str]) -> None:
     run = wrap(tmp_path, "sh", "-c", "echo é > ünïcode; printf '\\377é'", env={"LANG": "C", **locale})
     assert (run.status, run.stdout, run.stderr) == (0, b"\xff\xc3\xa9", b"")
-    assert run.paths("file.edit") == [f"{tmp_path}/work/ünïcode"]
+    assert run.paths("file.edit") == [str(tmp_path / "work" / "ünïcode")]
     shown = agentwrap(tmp_path, "show", run.recording, env={**environment(tmp_path), "LANG": "C", **locale})
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "code" in shown.stdout
@@ -365,7 +365,7 @@ def test_odd_arguments_paths_and_contents_are_kept_as_they_are_and_shown_safely(
     from rows import raw
 
     (edit,) = (e for e in run.events("file.edit"))
-    assert raw(edit.data["path"]) == os.fsencode(tmp_path) + b"/work/" + ODD
+    assert raw(edit.data["path"]) == os.path.join(os.fsencode(tmp_path / "work"), ODD)
     assert raw(run.events("process.exec")[0].data["argv"][-1]) == ODD
     with Reader.open(run.recording) as reader:
         assert reader.blob(edit.data["after"]["sha256"]) == ODD * 2

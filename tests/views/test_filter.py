@@ -69,7 +69,7 @@ def passing(*words: str) -> list[int]:
         ("path:src", [4]),
         ("path:src/*.py", [4]),
         ("path:/srv/src", [4]),
-        ("path:/work/sr", []),
+        ("path:/srv/sr", []),
         ("path:rc", []),
         ("%file -path:*.lock", [4]),
         ("class:cache", [5]),
