@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # A module belongs to the layer of its longest prefix here; it may import its own layer and those named beside it.
 BASE = {"events", "errors", "text", "policy"}
-WRITE = {"launching", "tracing", "recording.writer", "recording.pump", "session"}
+WRITE = {"launching", "tracing", "gateway", "approvals", "recording.writer", "recording.pump", "session"}
 READ = {"views", "export", "evidence", "recording.reader", "recording.snapshot"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -25,7 +25,11 @@ ALLOWED: dict[str, set[str]] = {
     "events": set(),
     "policy": {"events", "errors", "text"},
     "launching": BASE,
-    "tracing": BASE | {"launching"},
+    # The tracer tells the gateway who connects, and speaks in frames that the gateway speaks, too.
+    "gateway.callers": BASE,
+    "tracing": BASE | {"launching", "gateway.callers"},
+    "gateway": BASE | {"launching", "tracing.wire", "gateway.callers"},
+    "approvals": BASE,
     "recording": BASE,
     "recording.reader": BASE | {"recording"},
     "recording.snapshot": BASE | {"recording", "recording.reader"},
@@ -34,14 +38,16 @@ ALLOWED: dict[str, set[str]] = {
     "views.source": BASE,
     "views": BASE | {"views.source", "recording.reader", "evidence"},
     "export": BASE | {"views.source", "recording.reader", "evidence"},
-    "session": BASE | {"launching", "tracing", "recording"},
-    "cli": BASE | {"session", "launching", "recording", "evidence", "views", "export", *READ, "views.source"},
+    "session": BASE | {"launching", "tracing", "gateway", "gateway.callers", "tracing.wire", "approvals", "recording"},
+    "cli": BASE | {"session", "launching", "approvals", "recording", "evidence", "views", "export", *READ, "views.source"},
 }
 # The pure half takes facts and gives answers: no file, clock, process, socket or chance.
 PURE = {
     *("events", "errors", "text", "policy", "export", "views"),
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
-    *("launching.seccomp", "launching.plan"),
+    *("launching.seccomp", "launching.plan", "launching.enforcement"),
+    *("gateway.callers", "gateway.dns", "gateway.client_hello", "gateway.http_head", "gateway.first_flight"),
+    *("gateway.known_names", "gateway.refusals"),
     *("tracing.stops", "tracing.processes", "tracing.noise", "tracing.syscalls"),
 }
 IMPURE = {

@@ -8,6 +8,22 @@ from collections.abc import Callable
 
 from agentwrap.events.base import Event
 from agentwrap.events.content import Content, Secrets
+from agentwrap.events.egress import (
+    Act,
+    ActDenied,
+    AskAnswered,
+    AskWaiting,
+    By,
+    Decision,
+    DnsQuery,
+    Ending,
+    Judged,
+    NetClosed,
+    NetDecision,
+    NetRefused,
+    PolicyLoaded,
+    Protocol,
+)
 from agentwrap.events.file import (
     FileClass,
     FileDirectory,
@@ -55,6 +71,14 @@ AnyEvent = (
     | NetListen
     | NetSend
     | DnsServer
+    | PolicyLoaded
+    | NetDecision
+    | NetClosed
+    | DnsQuery
+    | NetRefused
+    | ActDenied
+    | AskWaiting
+    | AskAnswered
 )
 
 Item = AnyEvent | Content | Secrets
@@ -62,12 +86,20 @@ Item = AnyEvent | Content | Secrets
 Sink = Callable[[Item], None]
 
 __all__ = [
+    "Act",
+    "ActDenied",
     "AnyEvent",
+    "AskAnswered",
+    "AskWaiting",
+    "By",
     "Content",
     "Coverage",
     "CoverageKind",
+    "Decision",
     "DeniedWhat",
+    "DnsQuery",
     "DnsServer",
+    "Ending",
     "Event",
     "Family",
     "FileClass",
@@ -82,16 +114,22 @@ __all__ = [
     "FileType",
     "Gap",
     "Item",
+    "Judged",
     "NetBind",
+    "NetClosed",
     "NetConnect",
+    "NetDecision",
     "NetListen",
+    "NetRefused",
     "NetSend",
+    "PolicyLoaded",
     "ProcessDenied",
     "ProcessExec",
     "ProcessExit",
     "ProcessIsolation",
     "ProcessReach",
     "ProcessStart",
+    "Protocol",
     "RunEnd",
     "RunStart",
     "Secrets",

@@ -6,10 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from agentwrap.policy.layers import Layer
+
+Network = Literal["auto", "gateway", "none", "host"]
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the user asked of a run. `environment` is the agent's, complete; `cwd` None: ours."""
+    """What the user asked of a run. `environment` is the agent's, complete; `cwd` None: ours.
+
+    `layers`: the policies, from flags to system. `publish`: (port of this machine, port of the agent's network).
+    """
 
     command: tuple[bytes, ...]
     environment: Mapping[bytes, bytes]
@@ -32,6 +39,11 @@ class RunOptions:
     redact_patterns: tuple[str, ...] = ()
     redact_keys: tuple[str, ...] = ()
     linger_s: float = 0.5
+    layers: tuple[Layer, ...] = ()
+    network: Network = "auto"
+    publish: tuple[tuple[int, int], ...] = ()
+    ask_timeout_s: float = 300.0
+    fail_on_deny: bool = False
     host_facts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -47,6 +59,8 @@ class Outcome:
     trace: str = ""
     mode: str = ""
     elapsed_ns: int = 0
+    denied: int = 0
+    tier: str = ""
 
 
 def errno_name(number: int) -> str:
@@ -66,5 +80,6 @@ def option_words(options: RunOptions, no_new_privs: bool) -> tuple[tuple[str, st
         "timeout_s": options.timeout_s or 0,
         "require": options.require,
         "no_new_privs": no_new_privs,
+        "network": options.network,
     }
     return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in words.items())

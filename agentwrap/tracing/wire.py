@@ -58,7 +58,20 @@ class AllEnded(msgspec.Struct, frozen=True, tag="all-ended", tag_field="kind"):
     ended: int
 
 
-Status = Standing | Failed | Stopped | MainEnded | AllEnded
+class AckWanted(msgspec.Struct, frozen=True, tag="ack-wanted", tag_field="kind"):
+    """Everything sent before this must be on disk; then the supervisor answers `A<number>`."""
+
+    number: int
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="kind"):
+    """The gateway listens. In the guard tier: on these ports of the loopback that the agent shares with us."""
+
+    tcp_port: int = 0
+    dns_port: int = 0
+
+
+Status = Standing | Failed | Stopped | MainEnded | AllEnded | AckWanted | Ready
 Message = Item | Status
 
 
