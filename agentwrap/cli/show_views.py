@@ -80,7 +80,9 @@ def _stream(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     for row in _rows(source, wish):
         tally.add(row)
         context.follow(row)
-        reason = "" if wish.everything else noise.hidden(row, live=context.live, spans=context.span)
+        reason = ""
+        if not wish.everything:
+            reason = noise.hidden(row, live=context.live, spans=context.span, walled=context.walled)
         if not reason and passing.of_a_passing_file(row, gone):
             reason = noise.TEMPORARY
         if reason and not (explicit and reason not in noise.NOISE):

@@ -100,7 +100,9 @@ def _lines(
             output.flush()
             continue
         context.follow(row)
-        if chosen(row, context.span) and (everything or not noise.hidden(row, live=True, spans=context.span)):
+        if not chosen(row, context.span):
+            continue
+        if everything or not noise.hidden(row, live=True, spans=context.span, walled=context.walled):
             output.line(stream_line(row, context))
     state = source.state()
     if state == "torn":

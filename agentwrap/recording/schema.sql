@@ -30,17 +30,31 @@ CREATE VIEW file_edit AS
     data -> 'writers' AS writers
   FROM event WHERE kind = 'file.edit';
 CREATE VIEW connection AS
-  SELECT seq, at_ns, span, pid, kind, data ->> 'family' AS family,
-    coalesce(data ->> 'transport', 'unknown') AS transport, data ->> 'host' AS host, data ->> 'port' AS port,
-    data ->> 'path' AS path, coalesce(data ->> 'count', 1) AS count, verdict
-  FROM event WHERE kind IN ('net.connect', 'net.send', 'net.bind', 'net.listen');
+  SELECT e.seq, e.at_ns, e.span, e.pid, e.kind, e.data ->> 'family' AS family,
+    coalesce(e.data ->> 'transport', iif(e.kind = 'net.decision', 'tcp', 'unknown')) AS transport,
+    e.data ->> 'host' AS host, e.data ->> 'port' AS port,
+    e.data ->> 'path' AS path, coalesce(e.data ->> 'count', 1) AS count, e.verdict,
+    e.data ->> 'address' AS address, coalesce(c.data ->> 'protocol', e.data ->> 'protocol') AS protocol,
+    coalesce(c.data ->> 'sni', e.data ->> 'sni') AS sni, e.data ->> 'rule' AS rule, e.data ->> 'by' AS by,
+    e.data ->> 'connection' AS connection, c.end_ns, c.status AS ending,
+    c.data ->> 'up_bytes' AS up_bytes, c.data ->> 'down_bytes' AS down_bytes
+  FROM event e LEFT JOIN span c ON c.id = e.data ->> 'connection' AND c.kind = 'connection'
+  WHERE e.kind IN ('net.connect', 'net.send', 'net.bind', 'net.listen', 'net.decision');
 CREATE VIEW dns AS
-  SELECT seq, at_ns, span, pid, data ->> 'host' AS server, coalesce(data ->> 'port', 53) AS port,
-    coalesce(data ->> 'transport', 'udp') AS transport, data -> 'names' AS names, verdict
-  FROM event WHERE kind = 'dns.server';
+  SELECT seq, at_ns, span, pid, data ->> iif(kind = 'dns.query', 'server', 'host') AS server,
+    coalesce(data ->> 'port', 53) AS port, coalesce(data ->> 'transport', 'udp') AS transport,
+    iif(kind = 'dns.query', json_array(data -> 'name'), data -> 'names') AS names, verdict,
+    kind, data ->> 'qtype' AS qtype, data ->> 'rcode' AS rcode, data -> 'answers' AS answers, data ->> 'rule' AS rule,
+    coalesce(data ->> 'count', 1) AS count
+  FROM event WHERE kind IN ('dns.server', 'dns.query');
 CREATE VIEW decision AS
-  SELECT seq, at_ns, span, pid, kind, subject, verdict, data ->> 'why' AS why
+  SELECT seq, at_ns, span, pid, kind, subject, verdict, data ->> 'why' AS why, data ->> 'rule' AS rule,
+    data ->> 'by' AS by, data ->> 'change' AS change, coalesce(data ->> 'count', 1) AS count
   FROM event WHERE verdict IS NOT NULL;
+CREATE VIEW policy AS
+  SELECT seq, data ->> 'name' AS name, data ->> 'mode' AS mode, data ->> 'sha256' AS sha256, data -> 'layers' AS layers,
+    data ->> 'text' AS text
+  FROM event WHERE kind = 'policy';
 CREATE VIEW gap AS
   SELECT seq, at_ns, span, data ->> 'what' AS what, data ->> 'cause' AS cause, data ->> 'could_hide' AS could_hide,
     data ->> 'from_ns' AS from_ns, data ->> 'to_ns' AS to_ns, data ->> 'detail' AS detail

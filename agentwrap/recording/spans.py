@@ -11,6 +11,8 @@ import msgspec
 from agentwrap.recording.foreign import to_bytes
 
 _encode = msgspec.json.Encoder().encode
+_DECISION_DATA = ("host", "port", "transport", "asked", "address", "protocol", "sni", "rule", "by")
+_CLOSED_DATA = ("host", "port", "up_bytes", "down_bytes", "protocol", "sni", "alpn", "detail")
 _EXIT_DATA = ("signal", "core", "ended_by", "user_ns", "system_ns", "max_rss_bytes", "threads")
 
 
@@ -49,11 +51,17 @@ class SpanTable:
     def __init__(self) -> None:
         self.spans: dict[str, SpanRow] = {}
         self._changed: dict[str, SpanRow] = {}
+        self._over: set[str] = set()
 
     def changed(self) -> list[SpanRow]:
-        """Spans touched since the last call."""
+        """Spans touched since the last call. Connections that are over are handed out for the last time."""
         rows = list(self._changed.values())
         self._changed.clear()
+        for row in rows:
+            if row.kind == "connection" and row.end_ns is not None:
+                # Thousands in a long run, and nothing changes them any more.
+                self._over.add(row.id)
+                del self.spans[row.id]
         return rows
 
     def apply(
@@ -63,9 +71,12 @@ class SpanTable:
         step = _STEPS.get(kind)
         if step is None or span is None:
             return
-        row = step(self.spans.get(span), _Fact(at_ns, span, pid, subject, data))
+        own = str(data.get("connection", "")) if kind in _OF_CONNECTIONS else span
+        if not own or own in self._over:
+            return
+        row = step(self.spans.get(own), _Fact(at_ns, span, pid, subject, data))
         if row is not None:
-            self.spans[span] = self._changed[span] = row
+            self.spans[own] = self._changed[own] = row
 
 
 def _status(data: dict[str, Any]) -> str | None:
@@ -120,13 +131,45 @@ def _process_exit(row: SpanRow | None, fact: _Fact) -> SpanRow | None:
     return row
 
 
+def _connection(row: SpanRow | None, fact: _Fact, start_ns: int) -> SpanRow | None:
+    """The open span of a connection, made if there is none; None where the id is that of something else, or over."""
+    row = row or SpanRow(str(fact.data["connection"]), fact.span, "connection", fact.subject, start_ns)
+    return row if row.kind == "connection" and row.end_ns is None else None
+
+
+def _set(row: SpanRow, fact: _Fact, keys: tuple[str, ...]) -> None:
+    if fact.pid is not None:
+        row.data["pid"] = fact.pid
+    row.data.update({key: fact.data[key] for key in keys if key in fact.data})
+
+
+def _net_decision(row: SpanRow | None, fact: _Fact) -> SpanRow | None:
+    row = _connection(row, fact, fact.at_ns)
+    if row is not None:
+        row.data["verdict"] = fact.data.get("decision", "")
+        _set(row, fact, _DECISION_DATA)
+    return row
+
+
+def _net_closed(row: SpanRow | None, fact: _Fact) -> SpanRow | None:
+    opened_ns = fact.data.get("opened_ns")
+    row = _connection(row, fact, opened_ns if isinstance(opened_ns, int) else fact.at_ns)
+    if row is not None:
+        row.end_ns, row.status = fact.at_ns, str(fact.data.get("ending", ""))
+        _set(row, fact, _CLOSED_DATA)
+    return row
+
+
 _STEPS = {
     "run.start": _run_start,
     "run.end": _run_end,
     "process.start": _process_start,
     "process.exec": _process_exec,
     "process.exit": _process_exit,
+    "net.decision": _net_decision,
+    "net.closed": _net_closed,
 }
+_OF_CONNECTIONS = ("net.decision", "net.closed")
 
 SPAN_KINDS = frozenset(_STEPS)
 """The kinds that make, change or close a span."""

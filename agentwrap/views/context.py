@@ -64,6 +64,7 @@ class Context:
         self.live = live
         self.clock = clock
         self.counts = counts
+        self.walled = False
         cwd = source.meta.get("cwd", "")
         self._cwd = cwd.rstrip("/") + "/" if cwd.startswith("/") else ""
         self._spans: dict[str, Span | None] = {}
@@ -81,9 +82,13 @@ class Context:
     def follow(self, row: Row) -> None:
         """Take note of an exec that streams by: until the next one, that is what the process is called.
 
+        Also of the statement that a gateway tells what leaves the machine (`walled`).
+
         A span is named after the last program of its process; the shell that ends in an exec wrote its files as a
         shell. Where rows are skipped by kind, the last name stands.
         """
+        if row.kind == "coverage" and row.data.get("what") == "connect":
+            self.walled = self.walled or row.data.get("tier") in ("wall", "guard")
         if row.kind != "process.exec" or not row.span or row.data.get("confirmed") is False:
             return
         span = self.span(row.span)

@@ -15,14 +15,16 @@ KINDS = (
     "process.start", "process.exec", "process.exit", "process.denied", "process.isolation", "process.reach",
     "file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special", "file.read",
     "net.connect", "net.bind", "net.listen", "net.send", "dns.server",
+    "policy", "net.decision", "net.closed", "net.refused", "dns.query", "act.denied", "ask.waiting", "ask.answered",
 )  # fmt: skip
 CLASSES = {
     "file": ("file",),
     "network": ("net", "dns"),
     "process": ("process",),
     "gap": ("gap",),
+    "policy": ("policy", "net.decision", "net.refused", "dns.query", "act", "ask"),
 }
-VERDICTS = ("allow", "deny", "ask", "hold", "redact", "none")
+VERDICTS = ("allow", "deny", "would-deny", "ask", "hold", "redact", "none")
 FILE_CLASSES = ("work", "temporary", "cache", "agent-state", "version-control", "device", "system", "stdio")
 
 Spans = Callable[[str], Span | None]
@@ -133,7 +135,7 @@ def _exit_status(row: Row) -> int | None:
 
 
 def _paths(row: Row) -> Iterator[str]:
-    if row.kind.startswith(("file.", "process.exec", "net.")):
+    if row.kind.startswith(("file.", "process.exec", "net.", "act.")):
         for key in ("path", "target", "temporary", "exe"):
             if key in row.data:
                 yield foreign_text(row.data[key])
@@ -161,8 +163,9 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 def _hosts(row: Row) -> Iterator[str]:
     if row.kind.startswith(("net.", "dns.")):
-        if "host" in row.data:
-            yield foreign_text(row.data["host"])
+        for key in ("host", "name", "address", "sni"):
+            if key in row.data:
+                yield foreign_text(row.data[key])
         yield from texts(row.data.get("names"))
 
 
@@ -203,6 +206,12 @@ def _name_test(value: str) -> Test:
         return span is not None and span.kind == "process" and matches(span.name)
 
     return test
+
+
+def _rule_test(value: str) -> Test:
+    """A part of the rule that decided: its place, its text, its file."""
+    wanted = value.casefold()
+    return lambda row, _spans: "rule" in row.data and wanted in foreign_text(row.data["rule"]).casefold()
 
 
 def _text_test(value: str) -> Test:
@@ -254,6 +263,7 @@ KEYS: dict[str, Callable[[str], Test]] = {
     "%": lambda value: _kind_test("%", value),
     "class": _one_of(_file_class, FILE_CLASSES, "class"),
     "verdict": _one_of(lambda row: row.verdict or "none", VERDICTS, "verdict"),
+    "rule": _rule_test,
     "pid": lambda value: _compare(value, _integer, lambda row: row.pid or None),
     "span": _span_test,
     "under": _under_test,
@@ -271,8 +281,9 @@ KEYS: dict[str, Callable[[str], Test]] = {
 }
 HELP = (
     ("kind:file  kind:net.connect", "a kind of event, or all kinds that begin so"),
-    ("%file %network %process %gap", "classes of kinds"),
-    ("verdict:deny", "what was decided: allow deny ask hold redact none"),
+    ("%file %network %process %policy %gap", "classes of kinds"),
+    ("verdict:deny", "what was decided: allow deny would-deny ask hold redact none"),
+    ("rule:network.default", "a part of the rule that decided"),
     ("path:*.py  path:src", "a glob, a name, or a folder"),
     ("class:cache", "the sort of file: work temporary cache agent-state version-control device system stdio"),
     ("host:*.example.org  host:10.0.0.0/8  port:443", "where to"),

@@ -6,7 +6,8 @@ Knows how a line fits a terminal. What it says comes from `parts`; which rows ar
 
 from agentwrap import text
 from agentwrap.views.context import Context
-from agentwrap.views.parts import Parts, parts_of
+from agentwrap.views.parts import parts_of
+from agentwrap.views.parts_base import Parts
 from agentwrap.views.source import Row
 from agentwrap.views.styled import Line
 

@@ -35,14 +35,21 @@ _SETTING_UP = frozenset(
 _LIBRARY_SOCKETS = ("/run/nscd/socket", "/var/run/nscd/socket")
 
 _STEPS = "look-ups by env"
-NOISE = frozenset({*_HIDDEN_CLASSES.values(), TEMPORARY, _STEPS, "library sockets", "mounts"})
+_ANSWERED = "answered look-ups of names"
+_TOLD_BY_GATEWAY = "system calls whose connection the gateway tells"
+NOISE = frozenset(
+    {*_HIDDEN_CLASSES.values(), TEMPORARY, _STEPS, _ANSWERED, _TOLD_BY_GATEWAY, "library sockets", "mounts"}
+)
 
 
-def hidden(row: Row, *, live: bool = False, spans: Callable[[str], Span | None] | None = None) -> str:
+def hidden(
+    row: Row, *, live: bool = False, spans: Callable[[str], Span | None] | None = None, walled: bool = False
+) -> str:
     """Why the default view does not show `row`, in the plural, or nothing if it does.
 
     `live`: exits that say something are shown, because the line of the exec was printed before they were known.
-    `spans` finds a span, to tell the steps on the way to a program from the program.
+    `spans` finds a span, to tell the steps on the way to a program from the program. `walled`: what leaves the machine
+    goes through a gateway, which tells it.
     """
     if row.verdict and row.verdict != "allow":
         return ""
@@ -53,6 +60,15 @@ def hidden(row: Row, *, live: bool = False, spans: Callable[[str], Span | None] 
         return _TOLD_ELSEWHERE[kind]
     if kind.startswith("file."):
         return _hidden_file(row)
+    if kind == "net.closed":
+        failed = data.get("ending") not in ("closed", "denied", "ended")
+        return "" if live and failed else "ends of connections"
+    if kind == "net.decision":
+        return ""
+    if kind == "dns.query":
+        return _ANSWERED if data.get("rcode") == "NOERROR" else ""
+    if walled and _is_told_by_gateway(row):
+        return _TOLD_BY_GATEWAY
     if kind.startswith("net."):
         return _hidden_socket(row)
     if kind == "process.exec" and spans is not None and _is_step(row, spans):
@@ -60,6 +76,16 @@ def hidden(row: Row, *, live: bool = False, spans: Callable[[str], Span | None] 
     if kind == "process.isolation" and str(data.get("call")) in _SETTING_UP:
         return "mounts"
     return ""
+
+
+def _is_told_by_gateway(row: Row) -> bool:
+    """Whether a call's connection comes to the gateway: what stays on the loopback does not."""
+    if row.kind == "dns.server":
+        return True
+    data = row.data
+    host = foreign_text(data.get("host"))
+    inner = host.startswith(("127.", "::ffff:127.")) or host == "::1"
+    return row.kind in ("net.connect", "net.send") and data.get("family") in ("inet", "inet6") and not inner
 
 
 def _is_step(row: Row, spans: Callable[[str], Span | None]) -> bool:

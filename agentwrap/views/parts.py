@@ -1,36 +1,17 @@
 """What the line of an event says, one small function for each kind. Knows the fields of `data`; not the layout."""
 
-from collections.abc import Callable
-
-import msgspec
-
 from agentwrap import text
 from agentwrap.views import diff
 from agentwrap.views.context import Context, Lineage, brief, command_line, ending, outcome, process_name
+from agentwrap.views.egress_parts import EGRESS
+from agentwrap.views.parts_base import Maker, Parts, times, whom
 from agentwrap.views.source import Row, foreign_text, mapping, number, texts
 from agentwrap.views.styled import Line, Role
-
-
-class Parts(msgspec.Struct):
-    """What a line says, before it is laid out. Only `what` is cut to fit; `keep_end` cuts its start (paths)."""
-
-    word: str
-    what: str
-    head: Line = msgspec.field(default_factory=list)
-    tail: Line = msgspec.field(default_factory=list)
-    right: Line = msgspec.field(default_factory=list)
-    keep_end: bool = False
-    role: Role = ""
 
 
 def parts_of(row: Row, context: Context, lineage: Lineage) -> Parts:
     """What to say about `row`; a kind nobody here knows is told by its name and subject."""
     return (_MAKERS.get(row.kind) or _FAMILIES.get(row.kind.split(".", 1)[0], _other))(row, context, lineage)
-
-
-def _who(lineage: Lineage) -> Line:
-    chain = lineage.chain()
-    return [(chain, "who")] if chain else []
 
 
 def _exec(row: Row, context: Context, lineage: Lineage) -> Parts:
@@ -50,7 +31,7 @@ def _exec(row: Row, context: Context, lineage: Lineage) -> Parts:
     if span is not None and last and not context.live:
         ended = span.end_ns is not None
         parts.right = ending(span.status, span.end_ns - row.at_ns) if ended else [("end not seen", "gap")]  # type: ignore[operator]
-    chain = _who(lineage)
+    chain = whom(lineage)
     if parts.right and chain:
         parts.right.append(("  ", ""))
     parts.right += chain
@@ -65,7 +46,7 @@ def _exit(row: Row, _context: Context, lineage: Lineage) -> Parts:
     words = texts(span.data.get("argv")) if span is not None else []
     what = command_line(words) if words else f"({process_name(lineage) or row.pid})"
     parts = Parts("exit", what, right=ending(status, row.at_ns - span.start_ns if span else None))
-    if chain := _who(lineage):
+    if chain := whom(lineage):
         parts.right += [("  ", ""), *chain]
     if row.data.get("ended_by"):
         parts.tail.append((" ended by agentwrap", "bad"))
@@ -73,24 +54,24 @@ def _exit(row: Row, _context: Context, lineage: Lineage) -> Parts:
 
 
 def _start(row: Row, _context: Context, lineage: Lineage) -> Parts:
-    return Parts("start", f"{row.data.get('how', '')} {row.subject}".strip(), right=_who(lineage))
+    return Parts("start", f"{row.data.get('how', '')} {row.subject}".strip(), right=whom(lineage))
 
 
 def _denied(row: Row, _context: Context, lineage: Lineage) -> Parts:
     what = text.escape(str(row.data.get("what", "")))
     head: Line = [(f"{text.escape(row.verdict or 'deny')}  ", "deny"), (f"{what}  ", "")]
     tail: Line = [(f"  {text.escape(str(row.data.get('why', '')))}", "dim")]
-    return Parts("proc", brief(row.subject), head=head, tail=tail, right=_who(lineage))
+    return Parts("proc", brief(row.subject), head=head, tail=tail, right=whom(lineage))
 
 
 def _isolation(row: Row, _context: Context, lineage: Lineage) -> Parts:
     tail: Line = [("  " + " ".join(map(text.escape, texts(row.data.get("flags")))), "dim")]
-    return Parts("proc", row.subject, tail=tail if row.data.get("flags") else [], right=_who(lineage))
+    return Parts("proc", row.subject, tail=tail if row.data.get("flags") else [], right=whom(lineage))
 
 
 def _reach(row: Row, _context: Context, lineage: Lineage) -> Parts:
     target = number(row.data.get("target"))
-    return Parts("proc", f"{row.subject} -> {target}" if target else row.subject, right=_who(lineage))
+    return Parts("proc", f"{row.subject} -> {target}" if target else row.subject, right=whom(lineage))
 
 
 CHANGE_LETTERS: dict[str, tuple[str, Role]] = {
@@ -125,7 +106,7 @@ def change_tail(context: Context, row: Row) -> Line:
 def _edit(row: Row, context: Context, lineage: Lineage) -> Parts:
     letter, role = CHANGE_LETTERS.get(str(row.data.get("change")), ("?", ""))
     parts = Parts("file", context.path(foreign_text(row.data.get("path"))), keep_end=True, role="name")
-    parts.head, parts.tail, parts.right = [(f"{letter} ", role)], change_tail(context, row), _who(lineage)
+    parts.head, parts.tail, parts.right = [(f"{letter} ", role)], change_tail(context, row), whom(lineage)
     return parts
 
 
@@ -134,13 +115,13 @@ def _rename(row: Row, context: Context, lineage: Lineage) -> Parts:
     source, target = (context.path(foreign_text(data.get(key))) for key in ("path", "target"))
     arrow = "<->" if data.get("exchange") else "->"
     slash = "/" if data.get("type") == "directory" else ""
-    return Parts("file", f"{source}{slash} {arrow} {target}{slash}", head=[("R ", "name")], right=_who(lineage))
+    return Parts("file", f"{source}{slash} {arrow} {target}{slash}", head=[("R ", "name")], right=whom(lineage))
 
 
 def _directory(row: Row, context: Context, lineage: Lineage) -> Parts:
     letter, role = CHANGE_LETTERS.get(str(row.data.get("change")), ("?", ""))
     path = context.path(foreign_text(row.data.get("path"))).rstrip("/") + "/"
-    return Parts("file", path, head=[(f"{letter} ", role)], right=_who(lineage), keep_end=True)
+    return Parts("file", path, head=[(f"{letter} ", role)], right=whom(lineage), keep_end=True)
 
 
 def _mode(row: Row, context: Context, lineage: Lineage) -> Parts:
@@ -154,7 +135,7 @@ def _mode(row: Row, context: Context, lineage: Lineage) -> Parts:
         told = text.escape(foreign_text(data.get("xattr")))
     path = context.path(foreign_text(data.get("path")))
     tail: Line = [(f"  {text.escape(change)} {told}", "")]
-    return Parts("file", path, head=[("P ", "")], tail=tail, right=_who(lineage), keep_end=True)
+    return Parts("file", path, head=[("P ", "")], tail=tail, right=whom(lineage), keep_end=True)
 
 
 def texts_of_numbers(value: object) -> list[str]:
@@ -166,25 +147,20 @@ def _link(row: Row, context: Context, lineage: Lineage) -> Parts:
     data = row.data
     path, target = context.path(foreign_text(data.get("path"))), foreign_text(data.get("target"))
     sign = "=" if data.get("link") == "hard" else "->"
-    return Parts("file", f"{path} {sign} {target}", head=[("L ", "add")], right=_who(lineage))
+    return Parts("file", f"{path} {sign} {target}", head=[("L ", "add")], right=whom(lineage))
 
 
 def _special(row: Row, context: Context, lineage: Lineage) -> Parts:
     path = context.path(foreign_text(row.data.get("path")))
     tail: Line = [(f"  {text.escape(str(row.data.get('type', '')))}", "dim")]
-    return Parts("file", path, head=[("S ", "add")], tail=tail, right=_who(lineage), keep_end=True)
+    return Parts("file", path, head=[("S ", "add")], tail=tail, right=whom(lineage), keep_end=True)
 
 
 def _read(row: Row, context: Context, lineage: Lineage) -> Parts:
     path = context.path(foreign_text(row.data.get("path")))
-    parts = Parts("file", path, head=[("r ", "dim")], right=_who(lineage), keep_end=True)
-    parts.tail = _times(row)
+    parts = Parts("file", path, head=[("r ", "dim")], right=whom(lineage), keep_end=True)
+    parts.tail = times(row)
     return parts
-
-
-def _times(row: Row) -> Line:
-    times = number(row.data.get("count"), 1)
-    return [(f"  {times:,} times", "dim")] if times > 1 else []
 
 
 def _socket(row: Row, _context: Context, lineage: Lineage) -> Parts:
@@ -192,13 +168,11 @@ def _socket(row: Row, _context: Context, lineage: Lineage) -> Parts:
     family, transport = str(data.get("family", "")), str(data.get("transport", "unknown"))
     sort = transport if transport != "unknown" and family in ("inet", "inet6") else family
     words = [sort] if call == "connect" else [call, sort]
-    parts = Parts("net", brief(row.subject), right=_who(lineage))
+    parts = Parts("net", brief(row.subject), right=whom(lineage))
     if row.verdict:
         parts.head.append((f"{text.escape(row.verdict)}  ", "deny" if row.verdict == "deny" else ""))
     parts.head.append((" ".join(map(text.escape, words)) + "  ", "dim"))
-    parts.tail = _times(row)
-    if data.get("rule"):
-        parts.tail.append((f"  rule {text.escape(foreign_text(data['rule']))}", "dim"))
+    parts.tail = times(row)
     return parts
 
 
@@ -206,7 +180,7 @@ def _dns(row: Row, _context: Context, lineage: Lineage) -> Parts:
     names = texts(row.data.get("names"))
     server = f"{foreign_text(row.data.get('host'))}:{number(row.data.get('port'), 53)}"
     what = " ".join(map(brief, names)) if names else "(names not read)"
-    return Parts("dns", what, tail=[(f"  asked {text.escape(brief(server))}", "dim")], right=_who(lineage))
+    return Parts("dns", what, tail=[(f"  asked {text.escape(brief(server))}", "dim")], right=whom(lineage))
 
 
 def _gap(row: Row, _context: Context, lineage: Lineage) -> Parts:
@@ -214,7 +188,7 @@ def _gap(row: Row, _context: Context, lineage: Lineage) -> Parts:
     detail = brief(foreign_text(data.get("detail")))
     what = f"{data.get('cause', '')}{'  ' + detail if detail else ''}  ({data.get('could_hide', '')})"
     head: Line = [(text.escape(str(data.get("what", ""))) + "  ", "gap")]
-    return Parts("gap", what, head=head, right=_who(lineage), role="gap")
+    return Parts("gap", what, head=head, right=whom(lineage), role="gap")
 
 
 def _coverage(row: Row, _context: Context, _lineage: Lineage) -> Parts:
@@ -236,10 +210,11 @@ def _run(row: Row, _context: Context, _lineage: Lineage) -> Parts:
 def _other(row: Row, _context: Context, lineage: Lineage) -> Parts:
     word, _, rest = row.kind.partition(".")
     head: Line = [(f"{text.escape(row.verdict)}  ", "deny" if row.verdict == "deny" else "")] if row.verdict else []
-    return Parts(word, f"{rest}  {row.subject}" if rest else row.subject, head=head, right=_who(lineage))
+    return Parts(word, f"{rest}  {row.subject}" if rest else row.subject, head=head, right=whom(lineage))
 
 
-_MAKERS: dict[str, Callable[[Row, Context, Lineage], Parts]] = {
+_MAKERS: dict[str, Maker] = {
+    **EGRESS,
     "coverage": _coverage,
     "file.directory": _directory,
     "file.edit": _edit,
@@ -256,4 +231,4 @@ _MAKERS: dict[str, Callable[[Row, Context, Lineage], Parts]] = {
     "process.reach": _reach,
     "process.start": _start,
 }
-_FAMILIES: dict[str, Callable[[Row, Context, Lineage], Parts]] = {"net": _socket, "dns": _dns, "run": _run}
+_FAMILIES: dict[str, Maker] = {"net": _socket, "dns": _dns, "run": _run}

@@ -15,13 +15,15 @@ from agentwrap.policy.coverage import Hole, Statement, strongest
 from agentwrap.views import passing
 from agentwrap.views.context import brief, command_line, outcome
 from agentwrap.views.noise import hidden
-from agentwrap.views.source import Row, Source, foreign_text, texts
+from agentwrap.views.source import Row, Source, foreign_text, number, texts
 from agentwrap.views.styled import Line, Piece, line
 
 # Past this many different ones, the number is told as "at least".
 MOST_DISTINCT = 20_000
 LONGEST_COMMAND = 400
+_JUDGED = ("net.decision", "dns.query", "net.refused", "act.denied")
 _COUNTED = (
+    *_JUDGED,
     "process.start", "process.exit", "process.denied", "file.edit", "net.connect", "net.send", "net.bind", "net.listen",
 )  # fmt: skip
 
@@ -30,19 +32,23 @@ class Tally:
     """Counts of one recording, or of the rows a filter let through."""
 
     def __init__(self) -> None:
-        self.events = self.processes = self.failed = self.denials = 0
+        self.events = self.processes = self.failed = self.denials = self.by_policy = self.would_deny = 0
         self.last_ns = 0
         self._files: set[str] = set()
         self._made: dict[str, bool] = {}
         self._hosts: set[str] = set()
+        self._through: set[str] | None = None  # the gateway's word, where there is one
 
     def add(self, row: Row) -> None:
         """Count one row."""
         self.events += 1
         self.last_ns = max(self.last_ns, row.at_ns)
-        if row.verdict == "deny":
-            self.denials += 1
         kind, data = row.kind, row.data
+        times = number(data.get("count"), 1) if kind in _JUDGED else 1
+        if row.verdict == "deny":
+            self.denials += times
+            self.by_policy += times if kind in _JUDGED else 0
+        self.would_deny += times if row.verdict == "would-deny" else 0
         if kind == "process.start":
             self.processes += 1
         elif kind == "process.exit":
@@ -53,6 +59,10 @@ class Tally:
             self._passed(row)
         elif kind in ("net.connect", "net.send") and data.get("family") in ("inet", "inet6"):
             _remember(self._hosts, foreign_text(data.get("host")))
+        elif kind == "net.decision":
+            self._through = set() if self._through is None else self._through
+            if row.verdict != "deny":
+                _remember(self._through, foreign_text(data.get("host")))
 
     def _passed(self, row: Row) -> None:
         """What the run made and removed again is no file changed."""
@@ -71,7 +81,7 @@ class Tally:
     @property
     def hosts(self) -> str:
         """`1 host`, nothing for none."""
-        return _distinct(self._hosts, "host")
+        return _distinct(self._hosts if self._through is None else self._through, "host")
 
 
 def _remember(distinct: set[str], item: str) -> None:
@@ -154,6 +164,8 @@ def totals(tally: Tally, statements: Sequence[Statement], holes: Sequence[Hole])
     yield line((", ".join(parts), ""))
     if tally.denials:
         yield line((text.count(tally.denials, "denial"), "deny"), (" (`--denied`)", "dim"))
+    if tally.would_deny:
+        yield line((f"{tally.would_deny:,} would have been denied", "deny"), (" (`--denied`; mode observe)", "dim"))
 
 
 def _told(seen: str, kind: str, noun: str, statements: Sequence[Statement], holes: Sequence[Hole]) -> str:
@@ -193,15 +205,25 @@ def hidden_summary(counted: Mapping[str, int], noise: frozenset[str]) -> Iterato
         yield line((f"hidden: {', '.join(told)} (`--all` shows them)", "dim"))
 
 
-def summarize(source: Source) -> Line:
-    """One line after a run: what happened, what was not seen, denials last."""
+def tally_of(source: Source) -> Tally:
+    """The counts that the line after a run needs."""
     tally = Tally()
     for row in source.rows(kinds=_COUNTED):
         tally.add(row)
+    return tally
+
+
+def summarize(source: Source, tally: Tally | None = None) -> Line:
+    """One line after a run: what happened, what was not seen, denials last."""
+    tally = tally or tally_of(source)
     statements, holes = statements_of(source), holes_of(source)
     pieces: Line = [("agentwrap ", "dim"), *(next(iter(totals(tally, statements, holes))))]
     if holes:
         pieces.append((f", {text.count(len(holes), 'gap')}", "gap"))
+    if tally.would_deny:
+        pieces.append((f", {tally.would_deny:,} would have been denied", "deny"))
     if tally.denials:
-        pieces.append((f", {text.count(tally.denials, 'denial')}", "deny"))
+        pieces.append((f", {tally.denials:,} denied: agentwrap show --denied", "deny"))
+    elif tally.would_deny:
+        pieces.append((": agentwrap show --denied", "deny"))
     return pieces

@@ -13,8 +13,10 @@ from agentwrap.views.context import command_line, ending
 from agentwrap.views.source import Row, Source, Span, number, texts
 from agentwrap.views.styled import Line, line
 
-COUNTED = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special", "net.connect",
-           "net.bind", "net.listen", "net.send", "dns.server", "process.exec", "process.denied", "gap")  # fmt: skip
+_JUDGED = ("net.decision", "dns.query", "net.refused", "act.denied")
+COUNTED = (*_JUDGED, "file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special",
+           "net.connect", "net.bind", "net.listen", "net.send", "dns.server", "process.exec", "process.denied",
+           "gap")  # fmt: skip
 
 # Below this the depth is told as a number: a hostile tree would need megabytes of indentation.
 DEEPEST_DRAWN = 40
@@ -65,6 +67,10 @@ def build(source: Source, wanted: Callable[[Row], bool] = lambda _row: True) -> 
 
 
 def _count(touched: Touched, row: Row) -> None:
+    if row.verdict == "deny":
+        touched.denied += number(row.data.get("count"), 1) if row.kind in _JUDGED else 1
+    if row.kind in _JUDGED:
+        return  # the system call behind it is counted
     if row.kind.startswith("file."):
         touched.files += 1
     elif row.kind.startswith(("net.", "dns.")):
@@ -76,7 +82,6 @@ def _count(touched: Touched, row: Row) -> None:
         if touched.execs and touched.execs[-1] == f"/usr/bin/env {program}":
             touched.execs.pop()  # the look-up of a script's interpreter
         touched.execs.append(program)
-    touched.denied += row.verdict == "deny"
 
 
 def tree_lines(tree: Tree, columns: int | None = None) -> Iterator[Line]:

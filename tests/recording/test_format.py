@@ -10,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import sample_wall
 from recordings import make
 
 from agentwrap.events import AnyEvent, FileState
+from agentwrap.evidence.verify import verify
 from agentwrap.recording import layout, output, seal
 from agentwrap.recording.header import APPLICATION_ID, USER_VERSION
 from agentwrap.recording.redact.patterns import PROVIDERS
@@ -143,6 +145,32 @@ def test_views_answer_in_one_line(tmp_path: Path) -> None:
     assert file.execute("SELECT what, cause FROM gap").fetchall() == [("file-write", "over-cap")]
     assert len(file.execute("SELECT what FROM coverage").fetchall()) == 2
     file.close()
+
+
+def test_views_of_a_run_behind_a_wall(tmp_path: Path) -> None:
+    path = tmp_path / "wall.agentlog"
+    recorder = make.begin(path)
+    for event in sample_wall.events():
+        recorder.add(event)
+    recorder.close()
+    file = sqlite3.connect(path)
+    asked = "SELECT host, port, verdict, address, protocol, connection, ending, up_bytes, down_bytes FROM connection"
+    assert file.execute(asked + " WHERE kind = 'net.decision'").fetchall() == [
+        ("api.example.com", 443, "allow", "203.0.113.5", "tls", "c1", "closed", 1200, 30_000),
+        ("203.0.113.9", 443, "deny", None, None, "c2", "denied", None, None),
+    ]
+    names = file.execute("SELECT names ->> 0, qtype, rcode, sum(count) FROM dns GROUP BY 1 ORDER BY 1").fetchall()
+    assert names == [("api.example.com", "A", "NOERROR", 1), ("telemetry.example", "A", "NXDOMAIN", 4)]
+    counted = "SELECT sum(count) FROM decision WHERE verdict = 'deny' AND rule IS NOT NULL"
+    assert file.execute(counted).fetchone() == (7,)
+    assert file.execute("SELECT name, mode, layers ->> 0 ->> 0 FROM policy").fetchall() == [("ci", "enforce", "flags")]
+    spans = file.execute("SELECT id, parent, name, status, end_ns FROM span WHERE kind = 'connection'").fetchall()
+    assert spans == [
+        ("c1", "p1", "api.example.com:443", "closed", 13_000_000),
+        ("c2", "p2", "203.0.113.9:443", "denied", 7_000_000),
+    ]
+    file.close()
+    assert verify(path, public_key=make.public_key()).word == "intact"
 
 
 def independent(path: Path, *more: str) -> dict[str, object]:

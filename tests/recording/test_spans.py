@@ -52,6 +52,48 @@ def test_only_what_changed_is_handed_out() -> None:
     assert [span.status for span in table.changed()] == ["exit 0"]
 
 
+DECISION = {"connection": "c1", "host": "a.example", "port": 443, "decision": "allow", "by": "wall"}
+CLOSED = {"connection": "c1", "host": "a.example", "port": 443, "ending": "closed", "opened_ns": 2, "up_bytes": 5}
+
+
+def test_a_connection_from_its_judgement_to_its_end() -> None:
+    late = (5, "net.decision", "p1", "late", {**DECISION, "rule": "x"})
+    table = folded(
+        START, (2, "net.decision", "p1", "a.example:443", DECISION), (4, "net.closed", "p1", "", CLOSED), late
+    )
+    span = table.spans["c1"]
+    assert (span.parent, span.kind, span.name, span.start_ns, span.end_ns) == (
+        "p1",
+        "connection",
+        "a.example:443",
+        2,
+        4,
+    )
+    assert span.status == "closed"
+    assert span.data == {"verdict": "allow", "pid": 9, "host": "a.example", "port": 443, "by": "wall", "up_bytes": 5}
+
+
+def test_a_connection_that_is_over_is_kept_no_longer_than_until_it_is_written() -> None:
+    table = folded(START, (2, "net.decision", "p1", "", DECISION))
+    assert [span.id for span in table.changed()] == ["p1", "c1"]
+    table.apply(4, "net.closed", "p1", 9, "", CLOSED)
+    assert [span.id for span in table.changed()] == ["c1"]
+    table.apply(5, "net.decision", "p1", 9, "", DECISION)
+    assert table.changed() == []
+    assert list(table.spans) == ["p1"]
+
+
+def test_an_end_without_a_judgement_has_the_start_it_tells() -> None:
+    (span,) = folded((4, "net.closed", "p1", "a.example:443", CLOSED)).spans.values()
+    assert (span.start_ns, span.end_ns, span.parent) == (2, 4, "p1")
+
+
+def test_repeats_that_are_counted_are_no_connection_and_a_process_is_none() -> None:
+    assert folded((2, "net.decision", "p1", "", {**DECISION, "connection": ""})).spans == {}
+    table = folded(START, (2, "net.closed", "p1", "", {**CLOSED, "connection": "p1"}))
+    assert (table.spans["p1"].kind, table.spans["p1"].end_ns) == ("process", None)
+
+
 def test_a_second_start_of_a_span_is_ignored() -> None:
     table = folded(START, (5, "process.start", "p1", "x", {"parent": "p3", "how": "fork"}))
     assert (table.spans["p1"].parent, table.spans["p1"].start_ns) == ("run", 1)

@@ -174,8 +174,10 @@ def test_the_kinds_are_those_of_the_vocabulary() -> None:
 
 
 def test_a_filter_knows_which_kinds_it_can_pass() -> None:
-    assert parse("kind:net").kinds() == {"net.connect", "net.bind", "net.listen", "net.send"}
-    assert parse("%network kind:dns").kinds() == {"dns.server"}
+    calls = {"net.connect", "net.bind", "net.listen", "net.send"}
+    assert parse("kind:net").kinds() == calls | {"net.decision", "net.closed", "net.refused"}
+    assert parse("%network kind:dns").kinds() == {"dns.server", "dns.query"}
+    assert parse("%policy kind:ask,policy").kinds() == {"policy", "ask.waiting", "ask.answered"}
     assert parse("-kind:net").kinds() is None
 
 

@@ -21,7 +21,8 @@ RECORDING = FakeRecording(RUN, meta=sample_run.meta())
 FIELDS = (
     "path target temporary host port names count change via before after klass family transport argv exe what cause "
     "could_hide detail status signal comm how call flags why tier mechanism note command reason before_owner xattr "
-    "after_owner type size mode sha256 omitted b64 rule link"
+    "after_owner type size mode sha256 omitted b64 rule link decision connection protocol act target answer ask layers "
+    "answers qtype rcode ending up_bytes uid approver until_ns"
 ).split()
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=12)
 values = st.recursive(

@@ -50,7 +50,8 @@ def test_the_command_is_that_of_the_run_where_meta_has_none() -> None:
 
 def test_one_line_after_a_run_has_gaps_and_denials_last() -> None:
     assert plain(summary.summarize(FakeRecording(RUN))) == (
-        "agentwrap 4 processes (2 failed), at least 3 files changed, 1 host connected to, 1 gap, 1 denial"
+        "agentwrap 4 processes (2 failed), at least 3 files changed, 1 host connected to, 1 gap, "
+        "1 denied: agentwrap show --denied"
     )
 
 
