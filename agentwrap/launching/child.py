@@ -15,17 +15,36 @@ import errno
 import os
 import signal
 import socket
+import stat
 import struct
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+if TYPE_CHECKING:
+    from agentwrap.launching.enforcement import LandlockPlan
 
 _SECCOMP, _SET_MODE_FILTER = 317, 1
 _FLAG_NEW_LISTENER, _FLAG_WAIT_KILLABLE = 8, 32
 _PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 38, 4, 1
 
 MODE_NOTIFY, MODE_TRACE, MODE_EVERY_CALL, MODE_NONE = b"N", b"T", b"S", b"0"
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """The namespaces that the child joins: descriptors of the outer user, network and mount namespace.
+
+    `maps` is a channel to a process in that user namespace, which gives the child's own its ids; needed for root alone.
+    """
+
+    user: int
+    net: int
+    mnt: int
+    maps: socket.socket
+    uid: int
+    gid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +55,7 @@ class ChildPlan:
     ptrace follows the processes, `alone_program` with a listener where it does not, `trace_program` without one, and
     `allow_program`, which only refuses, where every call is stopped at.
     `ignored` are the signals that were ignored when we were started. `inherit` are descriptors kept besides 0-2.
+    `enclosure`: namespaces to join, `landlock`: restrictions to put on, `no_new_privs`: even where nothing asks for it.
     """
 
     path: bytes
@@ -50,6 +70,9 @@ class ChildPlan:
     trace_program: bytes
     allow_program: bytes
     follow: Literal["auto", "notify", "trace", "calls"] = "auto"
+    enclosure: Enclosure | None = None
+    landlock: "LandlockPlan | None" = None
+    no_new_privs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +183,57 @@ def _become(plan: ChildPlan) -> int:
         return error.errno or errno.EIO
 
 
+def _enter(enclosure: Enclosure, cwd: bytes) -> None:
+    """Join the namespaces, and make a user namespace of our own inside: the outer one owns the network. One thread."""
+    from agentwrap.launching import namespaces
+
+    # Their memory of where they lie is of the mounts outside.
+    folders = [fd for fd in (0, 1, 2) if _is_folder(fd)]
+    paths = [os.readlink(b"/proc/self/fd/%d" % fd) for fd in folders]
+    namespaces.setns(enclosure.user, namespaces.NEWUSER)
+    namespaces.setns(enclosure.net, namespaces.NEWNET)
+    namespaces.setns(enclosure.mnt, namespaces.NEWNS)
+    for fd, path in zip(folders, paths, strict=True):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        os.dup2(descriptor, fd, inheritable=True)
+        os.close(descriptor)
+    # The working directory is the new root since setns(2).
+    os.chdir(cwd)
+    namespaces.unshare(namespaces.NEWUSER | namespaces.NEWNS)
+    if enclosure.uid != 0:
+        namespaces.map_own_id(enclosure.uid, enclosure.gid)
+        return
+    enclosure.maps.send(b"%d" % os.getpid())
+    refused = int(enclosure.maps.recv(16) or errno.EPIPE)
+    if refused:
+        raise OSError(refused, f"id map: {os.strerror(refused)}")
+
+
+def _is_folder(descriptor: int) -> bool:
+    try:
+        return stat.S_ISDIR(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False  # closed
+
+
 def _run_child(plan: ChildPlan, channel: socket.socket, parent: int) -> NoReturn:
     # A child of a process that is not dumpable is not dumpable either, and could not be attached to.
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    if plan.enclosure is not None:
+        _enter(plan.enclosure, plan.cwd if plan.cwd is not None else os.getcwdb())
+        _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    elif plan.cwd is not None:
+        os.chdir(plan.cwd)
+    # After the namespaces: the kernel forgets it when credentials change (prctl(2)).
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(125)
-    if plan.cwd is not None:
-        os.chdir(plan.cwd)
+    if plan.no_new_privs:
+        _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if plan.landlock is not None:
+        from agentwrap.launching import landlock
+
+        landlock.restrict(plan.landlock)
     ask, answer = os.pipe()
 
     # sendmsg is itself reported once the filter stands, to a listener that nobody holds yet. Filters bind a thread, not

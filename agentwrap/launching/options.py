@@ -41,6 +41,7 @@ class RunOptions:
     linger_s: float = 0.5
     layers: tuple[Layer, ...] = ()
     network: Network = "auto"
+    tier: Literal["auto", "wall", "guard"] = "auto"
     publish: tuple[tuple[int, int], ...] = ()
     ask_timeout_s: float = 300.0
     fail_on_deny: bool = False

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 
 from agentwrap.events import CoverageKind, DnsServer, NetBind, NetConnect, NetListen, NetSend, Sink, Transport
+from agentwrap.tracing.announcer import Announcer
 from agentwrap.tracing.blindspots import BlindSpots
 from agentwrap.tracing.files.settings import Who
 from agentwrap.tracing.files.tracker import FileTracker
@@ -51,13 +52,20 @@ class NetworkCalls:
     """Handlers by call name, for both ABIs; `wide` says which layout the caller's structs have."""
 
     def __init__(
-        self, memory: Memory, files: FileTracker, sink: Sink, now: Callable[[], int], blind: BlindSpots
+        self,
+        memory: Memory,
+        files: FileTracker,
+        sink: Sink,
+        now: Callable[[], int],
+        blind: BlindSpots,
+        announce: Announcer | None = None,
     ) -> None:
         self._memory = memory
         self._files = files
         self._sink = sink
         self._now = now
         self._blind = blind
+        self._announce = announce
         self._can_duplicate = True
         self.handlers: dict[str, Callable[[Process, int, Arguments, bool], int]] = {
             "connect": self._connect,
@@ -106,6 +114,8 @@ class NetworkCalls:
             return 0
         descriptor = signed(arguments[0])
         transport = self._transport(process, descriptor, address.family)
+        if self._announce is not None and address.host:
+            self._announce(process, tid, descriptor, address, transport)
         at_ns = self._now()
         process.dns_descriptors.pop(descriptor, None)
         if address.port == DNS_PORT and address.family in ("inet", "inet6"):
@@ -235,6 +245,8 @@ class NetworkCalls:
             self._question(process, tid, (address.host, address.port), pointer, size)
         if address.family == "netlink":
             return
+        if self._announce is not None and address.host:
+            self._announce(process, tid, descriptor, address, "udp")
         seen = process.sends.get(address, 0)
         process.sends[address] = seen + 1
         if seen == 0:

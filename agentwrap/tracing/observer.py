@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from agentwrap.events import CoverageKind, Sink
 from agentwrap.launching.seccomp import ARCH_X86_64
+from agentwrap.tracing.announcer import Announcer
 from agentwrap.tracing.blindspots import BlindSpots
 from agentwrap.tracing.calls_file import FileCalls
 from agentwrap.tracing.calls_network import NetworkCalls
@@ -38,11 +39,12 @@ class Observer:
         reads: bool,
         traced: bool,
         notifying: bool,
+        announce: Announcer | None = None,
     ) -> None:
         self._sink = sink
         self._now = now
         blind = BlindSpots(sink, now, os.path.exists)
-        self.network = NetworkCalls(memory, files, sink, now, blind)
+        self.network = NetworkCalls(memory, files, sink, now, blind, announce)
         file_calls = FileCalls(memory, files, blind, reads=reads)
         process_calls = ProcessCalls(memory, sink, now, traced=traced, notifying=notifying)
         self._table: dict[tuple[int, int], tuple[str, Callable[[Process, int, Arguments], int]]] = {}

@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from agentwrap.events import CoverageKind, Gap
-from agentwrap.launching import child
+from agentwrap.launching import attendant, child
 from agentwrap.launching.child import ChildPlan, Launched
 from agentwrap.launching.seccomp import ARCH_X86_64
 from agentwrap.tracing import noise, notify, ptrace
+from agentwrap.tracing.announcer import Announcer
 from agentwrap.tracing.files.settings import FileSettings, Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.found import FoundTree
@@ -47,7 +48,7 @@ _BUSY_LOOK_S = 0.004
 _FOUND_LOOK_S = 0.05
 _IDLE_S = 0.5
 _DUPLICATE_WINDOW_S = 0.03
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_DUMPABLE = 1, 36, 4
+_PR_SET_CHILD_SUBREAPER = 36
 _MAX_FAULTS = 100
 _EXECS = {key: name for key, name in watched.names().items() if name in ("execve", "execveat")}
 MODE_NAMES = {
@@ -60,7 +61,10 @@ MODE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class TracerSettings:
-    """How to follow. `start_ns`: CLOCK_MONOTONIC at the start of the run. `linger_s`: time for what outlives main."""
+    """How to follow. `start_ns`: CLOCK_MONOTONIC at the start of the run. `linger_s`: time for what outlives main.
+
+    `callers`: where the gateway is told who connects; None: there is none.
+    """
 
     start_ns: int
     files: FileSettings
@@ -71,25 +75,7 @@ class TracerSettings:
     want_ptrace: bool = True
     linger_s: float = 0.5
     grace_s: float = 0.5
-
-
-def _libc_prctl(option: int, value: int) -> None:
-    import ctypes
-
-    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
-
-
-def _detach_from_terminal_signals() -> None:
-    """The terminal's and a job's signals are the agent's business; the supervisor tells us what to do."""
-    for number in range(1, signal.NSIG):
-        if number in {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT}:
-            continue
-        if number in {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}:
-            continue
-        try:
-            signal.signal(number, signal.SIG_IGN)
-        except (OSError, ValueError):
-            pass  # reserved by the threading library
+    callers: socket.socket | None = None
 
 
 def _take_all_descriptors() -> None:
@@ -171,6 +157,7 @@ class Tracer:
             reads=self._settings.files.reads,
             traced=launched.traced,
             notifying=listener is not None,
+            announce=Announcer(self._settings.callers) if self._settings.callers is not None else None,
         )
         set_id_works = not _no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
         lifecycle = Lifecycle(
@@ -193,7 +180,7 @@ class Tracer:
             )
         else:
             # Our death must not come before the tree's: without ptrace nothing else would end it.
-            _libc_prctl(_PR_SET_PDEATHSIG, 0)
+            attendant.survive_parent()
             self._found = FoundTree(self._tree, lifecycle, self._files, self._memory, self._sender.put, self._now)
             self._found.watch_root(launched.pid)
         _take_all_descriptors()
@@ -488,13 +475,10 @@ def _no_new_privs(pid: int) -> bool:
 
 def main(channel: socket.socket, plan: ChildPlan, settings: TracerSettings, parent: int) -> NoReturn:
     """The forked tracer's whole life. Never returns; exit status 0 when the tree ended and all was sent."""
-    _libc_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(125)
-    _libc_prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    # An agent of the same user must not read our memory or take our descriptors (ptrace(2), "access mode checking").
-    _libc_prctl(_PR_SET_DUMPABLE, 0)
-    _detach_from_terminal_signals()
+    attendant.die_with(parent)
+    attendant.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    attendant.hide_memory()
+    attendant.ignore_terminal_signals()
     sys.setswitchinterval(0.001)
     status = 0
     try:

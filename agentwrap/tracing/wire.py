@@ -72,6 +72,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="kind"):
 
 
 Status = Standing | Failed | Stopped | MainEnded | AllEnded | AckWanted | Ready
+STATUS = (Standing, Failed, Stopped, MainEnded, AllEnded, AckWanted, Ready)
 Message = Item | Status
 
 

@@ -1,0 +1,352 @@
+"""The supervisor's side of the gateway: finds the strongest tier there is, starts it, hears it out, ends it.
+
+Tiers: `wall` (namespaces of the run's own; nothing but the gateway can be reached) and `guard` (the tracer makes every
+connection itself, towards the gateway, where the machine allows no namespaces).
+"""
+
+import errno
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from agentwrap.errors import EXIT_FAILED, AgentwrapError
+from agentwrap.events import Coverage, Gap, Item
+from agentwrap.gateway.connector import OWN4, OWN6, Connector, ConnectorPlan, Refusal
+from agentwrap.gateway.reach import Reach, reach_of
+from agentwrap.launching.child import Enclosure
+from agentwrap.launching.options import RunOptions
+from agentwrap.policy.layers import Layer, mode_of
+
+if TYPE_CHECKING:
+    from agentwrap.gateway.serve import Ports, Settings
+    from agentwrap.launching.enforcement import MountPlan
+    from agentwrap.tracing.wire import FrameReader
+
+Tier = Literal["wall", "guard"]
+_READY_S = 20.0
+_CHANNEL_BYTES = 4 << 20
+_NAMESPACES = ("user", "net", "mnt")
+_MECHANISM: dict[Tier, str] = {
+    "wall": "network namespace and gateway",
+    "guard": "connections made by the tracer, and gateway",
+}
+
+
+def wanted(options: RunOptions) -> bool:
+    """Whether a run has a gateway: asked for, or because a policy says something about the network."""
+    if options.network == "auto":
+        return any(reach_of(layer.policy).restricts for layer in options.layers)
+    return options.network != "host"
+
+
+@dataclass(frozen=True, slots=True)
+class GuardPorts:
+    """Guard tier: where the gateway listens on the loopback that it shares with the agent."""
+
+    tcp: int
+    dns: int
+
+
+@dataclass(slots=True)
+class StartedGateway:
+    """The run's gateway, from `start` to `close`. `callers`: the tracer's end, to be closed here once it has it."""
+
+    tier: Tier
+    pid: int
+    channel: socket.socket
+    callers: socket.socket
+    refusal: Refusal | None = None
+    connector: Connector | None = None
+    guard_ports: GuardPorts | None = None
+    failure: str = ""
+    inside: list[socket.socket] = field(default_factory=list)
+    _over: bool = False
+    _thread: threading.Thread | None = None
+
+    @property
+    def enclosure(self) -> Enclosure | None:
+        """What the child joins; None in the guard tier."""
+        if self.connector is None:
+            return None
+        held = self.connector.descriptors
+        return Enclosure(held["user"], held["net"], held["mnt"], self.connector.maps, os.geteuid(), os.getegid())
+
+    def close_in_tracer(self) -> None:
+        """In the tracer, right after the fork: what only the supervisor and the gateway may hold."""
+        self.channel.close()
+        self._drop()
+
+    def forked_all(self) -> None:
+        """In the supervisor, when the tracer has its copies."""
+        self.callers.close()
+        self._drop()
+        if self.connector is not None:
+            self.connector.close()
+
+    def _drop(self) -> None:
+        # The listener above all: it must be closed with the gateway's death, so that nothing is accepted any more.
+        for end in self.inside:
+            end.close()
+        self.inside.clear()
+        if self.connector is not None:
+            for name in list(self.connector.descriptors):
+                if name not in _NAMESPACES:
+                    os.close(self.connector.descriptors.pop(name))
+
+    def statements(self, given: Sequence[Coverage]) -> list[Coverage]:
+        """Coverage as it is with the gateway: what the wall holds is no testimony any more."""
+        held = ("connect", "dns", "udp")
+        return [
+            Coverage(at_ns=0, what=one.what, tier=self.tier, mechanism=_MECHANISM[self.tier])
+            if one.what in held
+            else one
+            for one in given
+        ]
+
+    def wait_until_ready(self) -> None:
+        """Until the gateway listens. Raises AgentwrapError."""
+        from agentwrap.tracing.wire import FrameReader, Ready
+
+        frames = FrameReader()
+        self.channel.settimeout(_READY_S)
+        failure = "it ended while it started"
+        try:
+            while data := self.channel.recv(65536):
+                for messages in frames.feed(data):
+                    for message in messages:
+                        if isinstance(message, Ready):
+                            self.channel.settimeout(None)
+                            return
+                        failure = _failure_of(message) or failure
+        except TimeoutError:
+            failure = f"it did not start within {_READY_S:.0f} s"
+        raise AgentwrapError(
+            "internal",
+            "the gateway could not be started",
+            evidence=failure,
+            hint="agentwrap doctor",
+            exit_status=EXIT_FAILED,
+        )
+
+    def attend(self, put: Callable[[list[Item]], None], flush: Callable[[], bool], now: Callable[[], int]) -> None:
+        """Start to hear the gateway: events go to `put`, and what must be on disk is answered after `flush`."""
+        self._thread = threading.Thread(target=self._hear, args=(put, flush, now), daemon=True)
+        self._thread.start()
+
+    def _hear(self, put: Callable[[list[Item]], None], flush: Callable[[], bool], now: Callable[[], int]) -> None:
+        from agentwrap.tracing.wire import FrameReader
+
+        frames = FrameReader()
+        while True:
+            try:
+                data = self.channel.recv(1 << 20)
+            except OSError:
+                data = b""
+            if not data:
+                break
+            self._take(frames, data, put, flush)
+        if not self._over:
+            self.failure = self.failure or "the gateway died: nothing could be connected to from then on"
+            put([_lost(now())])
+
+    def _take(
+        self, frames: "FrameReader", data: bytes, put: Callable[[list[Item]], None], flush: Callable[[], bool]
+    ) -> None:
+        from agentwrap.tracing import wire
+
+        for messages in frames.feed(data):
+            items: list[Item] = []
+            number = 0
+            for message in messages:
+                if isinstance(message, wire.AckWanted):
+                    number = max(number, message.number)
+                elif isinstance(message, wire.Failed):
+                    self.failure = _failure_of(message).rstrip().rpartition("\n")[2]
+                elif not isinstance(message, wire.STATUS):
+                    items.append(message)
+            if items:
+                put(items)
+            if number:
+                flush()
+                self.tell(b"A%d" % number)
+
+    def tell(self, line: bytes) -> None:
+        """One line to the gateway; one that is gone needs none."""
+        try:
+            self.channel.sendall(line + b"\n")
+        except OSError:
+            pass  # its end is being told by the thread that hears it
+
+    def close(self) -> None:
+        """The tree is gone: let the gateway tell its last rows, and end it and the connector."""
+        self._over = True
+        self.tell(b"Q")
+        if self._thread is not None:
+            self._thread.join(10.0)
+        self._end()
+
+    def abandon(self) -> None:
+        """Nothing ran."""
+        self._over = True
+        self.forked_all()
+        self._end()
+
+    def _end(self) -> None:
+        for pid in (self.pid, self.connector.pid if self.connector is not None else 0):
+            if pid > 0:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                except OSError:
+                    pass  # it ended by itself
+        self.channel.close()
+
+
+def _failure_of(message: object) -> str:
+    from agentwrap.tracing.wire import Failed
+
+    return message.detail.decode("utf-8", "replace") if isinstance(message, Failed) else ""
+
+
+def _lost(at_ns: int) -> Gap:
+    return Gap(
+        at_ns=at_ns,
+        what="connect",
+        cause="gateway-lost",
+        could_hide="names and ends of connections that were open; nothing was let through afterwards",
+        from_ns=at_ns,
+    )
+
+
+def start(
+    options: RunOptions, now: Callable[[], int], mounts: "MountPlan | None", *, attended: bool
+) -> StartedGateway:
+    """Start connector and gateway, in the strongest tier there is. Before any thread, before the tracer is forked.
+
+    Raises AgentwrapError where only the wall will do and cannot be had.
+    """
+    from agentwrap.gateway import connector
+
+    reach = reach_of(*(layer.policy for layer in options.layers))
+    plan = ConnectorPlan(
+        networks4=reach.networks4,
+        networks6=reach.networks6,
+        open_addresses=options.network != "none" and (reach.open or mode_of_run(options.layers) != "enforce"),
+        low_ports=0 if os.geteuid() == 0 else _low_ports(),
+        mounts=mounts,
+    )
+    made = connector.start(plan) if options.tier != "guard" else Refusal("wall", 0, "only the guard was asked for")
+    if isinstance(made, Refusal) and options.tier == "wall":
+        raise AgentwrapError(
+            "unsupported",
+            "there can be no wall here, and nothing less was accepted",
+            evidence=f"{made.step}: {made.detail}",
+            hint=fix(made),
+            exit_status=EXIT_FAILED,
+        )
+    return _start_gateway(options, now, reach, made, attended=attended)
+
+
+def mode_of_run(layers: Sequence[Layer]) -> str:
+    """`observe` where there is no policy."""
+    return mode_of(layers) if layers else "observe"
+
+
+def _start_gateway(
+    options: RunOptions, now: Callable[[], int], reach: Reach, made: Connector | Refusal, *, attended: bool
+) -> StartedGateway:
+    from agentwrap.gateway import process
+
+    connector = made if isinstance(made, Connector) else None
+    tier: Tier = "guard" if connector is None else "wall"
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    callers, heard = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in (ours, theirs, callers, heard):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHANNEL_BYTES)
+    inside = _loopback_ports() if connector is None else _sockets_of(connector)
+
+    def build() -> "tuple[Ports, Settings]":
+        from agentwrap.gateway.serve import Ports, Settings
+
+        ports = Ports(
+            tcp=inside["tcp"],
+            udp4=inside.get("udp4"),
+            udp6=inside.get("udp6"),
+            diag=inside.get("diag"),
+            nflog=inside.get("nflog"),
+            nft=inside.get("nft"),
+            callers=heard,
+            supervisor=theirs,
+        )
+        settings = Settings(
+            layers=options.layers,
+            tier=tier,
+            closed=options.network == "none",
+            host_ports=reach.host_ports,
+            now=now,
+            own4=OWN4,
+            own6=OWN6,
+            ask_timeout_s=options.ask_timeout_s,
+            attended=attended,
+        )
+        return ports, settings
+
+    pid = process.start(build, theirs, (ours, callers))
+    theirs.close()
+    heard.close()
+    started = StartedGateway(tier, pid, ours, callers, made if isinstance(made, Refusal) else None, connector)
+    if connector is None:
+        started.guard_ports = GuardPorts(inside["tcp"].getsockname()[1], inside["udp4"].getsockname()[1])
+    started.inside = list(inside.values())
+    return started
+
+
+def _sockets_of(connector: Connector) -> dict[str, socket.socket]:
+    return {
+        name: socket.socket(fileno=os.dup(descriptor))
+        for name, descriptor in connector.descriptors.items()
+        if name not in _NAMESPACES
+    }
+
+
+def _loopback_ports() -> dict[str, socket.socket]:
+    """Guard tier: a listener and a name server on the loopback, which the tracer alone connects to."""
+    tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    tcp.bind(("127.0.0.1", 0))
+    tcp.listen(4096)
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.bind(("127.0.0.1", 0))
+    return {"tcp": tcp, "udp4": udp}
+
+
+def _low_ports() -> int:
+    try:
+        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "rb") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 1024
+
+
+def fix(refusal: Refusal) -> str:
+    """One thing to do about a wall that cannot be had."""
+    if refusal.errno == errno.ENOSPC:
+        return "sysctl user.max_user_namespaces=15000 user.max_net_namespaces=15000"
+    if _reads_one("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"):
+        return "sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    if refusal.step == "user namespace" and refusal.errno in (errno.EPERM, errno.EACCES):
+        return "docker run --security-opt seccomp=unconfined (a container); sysctl kernel.unprivileged_userns_clone=1"
+    if refusal.step.startswith("packet"):
+        return "modprobe -a nf_tables nft_tproxy nft_socket nft_reject_inet nfnetlink_log"
+    return "agentwrap doctor"
+
+
+def _reads_one(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read().strip() == b"1"
+    except OSError:
+        return False

@@ -1,0 +1,46 @@
+"""What every process of ours beside the agent does first: leave the terminal's signals alone, die with its parent."""
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_KEPT = frozenset(
+    {
+        *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT),
+        *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT),
+    }
+)
+
+
+def prctl(option: int, value: int) -> None:
+    """prctl(2) with one argument."""
+    ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def die_with(parent: int) -> None:
+    """Be killed when the parent dies; end now if it is dead already (prctl(2), PR_SET_PDEATHSIG)."""
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(125)
+
+
+def survive_parent() -> None:
+    """Undo `die_with`."""
+    prctl(_PR_SET_PDEATHSIG, 0)
+
+
+def hide_memory(hidden: bool = True) -> None:
+    """An agent of the same user must not read our memory or take our descriptors (ptrace(2), access mode checking)."""
+    prctl(_PR_SET_DUMPABLE, int(not hidden))
+
+
+def ignore_terminal_signals() -> None:
+    """The terminal's and a job's signals are the agent's business; the supervisor tells us what to do."""
+    for number in range(1, signal.NSIG):
+        if number in _KEPT:
+            continue
+        try:
+            signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError):
+            pass  # reserved by the threading library

@@ -1,0 +1,418 @@
+"""The conductor: the one place where launching, tracing and recording are wired together for a run.
+
+Order matters and is kept here: the tracer is forked first (a small process, one thread), the file is made, the child
+stands, the start is on disk, and only then the child is told to go.
+"""
+
+import errno
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from agentwrap import __version__
+from agentwrap.errors import EXIT_FAILED, EXIT_NOT_COVERED, EXIT_TIMEOUT, AgentwrapError
+from agentwrap.launching.options import Outcome, RunOptions, errno_name, option_words
+from agentwrap.session.endings import clock_jump, die_of, end_orphans, tracer_lost
+from agentwrap.session.following import WATCHED_SIGNALS, Following, fork_tracer, working_directory
+
+if TYPE_CHECKING:
+    from agentwrap.events import Coverage, Gap, Item
+    from agentwrap.gateway.started import StartedGateway
+    from agentwrap.tracing import wire
+
+TERM_GRACE_S = 10.0
+TIMEOUT_GRACE_S = 5.0
+_LOOK_S = 0.05
+_SI_KERNEL = 0x80  # siginfo: sent by the terminal driver, which also sent it to the agent (sigaction(2))
+
+
+class Session:
+    """One run, from options to a closed recording. Use once: `prepare`, then `run`."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
+        self.outcome = Outcome()
+        self._start_ns = time.monotonic_ns()
+        self._started_unix_ns = time.time_ns()
+        self._channel: socket.socket
+        self._tracer_pid = 0
+        self._term_count = 0
+        self._term_deadline: float | None = None
+        self._timeout_asked: float | None = None
+        self._over = False
+        self._made_file = False
+        self._gateway: StartedGateway | None = None
+
+    def _now(self) -> int:
+        return time.monotonic_ns() - self._start_ns
+
+    def prepare(self) -> str:
+        """Start the tracer, make the file, bring the child to stand, write the start. Returns the mode.
+
+        Raises AgentwrapError; then nothing has run and no recording is left.
+        """
+        from agentwrap.launching import command
+
+        if not os.path.exists("/proc/self/fd"):
+            raise AgentwrapError(
+                "unsupported",
+                "there is no /proc here, and nothing can be followed without it",
+                evidence="/proc/self/fd: " + os.strerror(errno.ENOENT),
+                hint="mount -t proc proc /proc",
+                exit_status=EXIT_FAILED,
+            )
+        path = command.find(self.options.command[0], self.options.environment, self.options.cwd)
+        if self.options.cwd is not None and not os.path.isdir(self.options.cwd):
+            is_there = os.path.lexists(self.options.cwd)
+            raise AgentwrapError(
+                "not-found",
+                f"the working directory is {'no directory' if is_there else 'not there'}",
+                evidence=os.fsdecode(self.options.cwd),
+                hint="-C DIR names where the command starts; without it, that is here",
+                exit_status=EXIT_FAILED,
+            )
+        self._gateway = self._start_gateway()
+        try:
+            following = Following(self.options, path, self._start_ns, self._gateway, None)
+            self._tracer_pid, self._channel = fork_tracer(following)
+            if self._gateway is not None:
+                self._gateway.forked_all()
+            self._make_recorder()
+            standing = self._receive_standing()
+            self._begin(standing)
+        except BaseException:
+            self._abandon()
+            raise
+        return self.outcome.mode
+
+    def _start_gateway(self) -> "StartedGateway | None":
+        """Connector and gateway, where the run is to have its own network."""
+        from agentwrap.gateway import started
+
+        if not started.wanted(self.options):
+            return None
+        opened = started.start(self.options, self._now, None, attended=False)
+        self.outcome.tier = opened.tier
+        return opened
+
+    def _make_recorder(self) -> None:
+        from agentwrap.recording.pump import RecorderPump
+        from agentwrap.recording.redact import RedactOptions, Redactor
+        from agentwrap.recording.writer import Recorder
+
+        options = self.options
+        redactor = Redactor(
+            os.urandom(32),
+            RedactOptions(names=options.redact_names, patterns=options.redact_patterns, json_keys=options.redact_keys),
+        )
+        for name, value in options.environment.items():
+            redactor.learn(name, value)
+        signer = None
+        if options.signing_key is not None:
+            from agentwrap.recording.keys import load_signer
+
+            signer = load_signer(options.signing_key)
+        recorder = Recorder.create(
+            options.output,
+            run_id=options.run_id,
+            meta={
+                "tool_version": __version__,
+                "started_unix_ns": str(self._started_unix_ns),
+                "clocks": "at_ns is CLOCK_MONOTONIC since the start; started_unix_ns is CLOCK_REALTIME then",
+                "cwd": os.fsdecode(options.cwd or working_directory()),
+                **options.host_facts,
+            },
+            redactor=redactor,
+            signer=signer,
+            shape_only=options.shape_only,
+            undo=options.undo,
+            now=self._now,
+        )
+        self._made_file = True
+        self._pump = RecorderPump(recorder)
+
+    def _receive_standing(self) -> "wire.Standing":
+        from agentwrap.tracing import wire
+
+        self._frames = wire.FrameReader()
+        while True:
+            data = self._channel.recv(65536)
+            if not data:
+                raise AgentwrapError(
+                    "internal",
+                    "the tracer ended before the command stood",
+                    hint="agentwrap doctor",
+                    exit_status=EXIT_FAILED,
+                )
+            for messages in self._frames.feed(data):
+                for message in messages:
+                    if isinstance(message, wire.Standing):
+                        return message
+                    if isinstance(message, wire.Failed):
+                        raise AgentwrapError(
+                            "unsupported",
+                            f"the command could not be started ({message.step})",
+                            evidence=message.detail.decode("utf-8", "replace"),
+                            hint="agentwrap doctor",
+                            exit_status=EXIT_FAILED,
+                        )
+
+    def _begin(self, told: "wire.Standing") -> None:
+        """Judge how the child stands; write the start, the coverage and its gaps; let it go."""
+        from agentwrap.events import RunStart
+        from agentwrap.launching import plan
+
+        options = self.options
+        debuggable = "not asked for (--debuggable)" if options.debuggable else errno_name(told.attach_errno)
+        standing = plan.Standing(
+            told.mode,
+            debuggable,
+            errno_name(told.notify_errno),
+            errno_name(told.filter_errno),
+            errno_name(told.memory_errno),
+        )
+        self.outcome.mode = told.mode
+        missing = plan.missing(standing)
+        if missing and not options.best_effort:
+            raise AgentwrapError(
+                "unsupported",
+                f"this machine does not let agentwrap see: {', '.join(missing)}",
+                evidence=plan.why(standing),
+                hint=plan.fix(standing),
+                exit_status=EXIT_FAILED,
+            )
+        statements = plan.coverage(standing, reads=options.reads)
+        if self._gateway is not None:
+            self._gateway.wait_until_ready()
+            statements = self._gateway.statements(statements)
+        gaps = plan.gaps(standing, reads=options.reads)
+        self._require(statements, gaps, told.mode)
+        items: list[Item] = [
+            RunStart(
+                at_ns=0,
+                command=options.command,
+                cwd=options.cwd or working_directory(),
+                environment=tuple(options.environment.items()),
+                uid=os.getuid(),
+                gid=os.getgid(),
+                tty=os.isatty(0),
+                mode=told.mode,
+                options=option_words(options, told.no_new_privs),
+            ),
+            *statements,
+            *gaps,
+        ]
+        self._pump.start()
+        self._pump.put(items)
+        if not self._pump.flush(10.0):
+            raise AgentwrapError(
+                "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
+            )
+        if self._gateway is not None:
+            self._gateway.attend(self._pump.put, self._pump.flush, self._now)
+
+    def _require(self, statements: "list[Coverage]", gaps: "list[Gap]", mode: str) -> None:
+        if not self.options.require or self.options.best_effort:
+            return
+        from agentwrap.policy.coverage import Hole, Statement, judge, parse_requirements
+
+        judgements = judge(
+            parse_requirements(self.options.require),
+            [Statement(s.what, s.tier, s.mechanism, s.note) for s in statements],
+            [Hole(g.what, g.cause, g.could_hide, os.fsdecode(g.detail)) for g in gaps],
+        )
+        lacking = [judgement for judgement in judgements if not judgement.covered]
+        if lacking:
+            raise AgentwrapError(
+                "not-covered",
+                f"required coverage is not to be had: {', '.join(j.kind for j in lacking)}",
+                evidence="\n".join(
+                    [f"mode: {mode}", *(f"{j.kind}: {reason}" for j in lacking for reason in j.reasons)]
+                ),
+                hint="agentwrap doctor",
+                exit_status=EXIT_NOT_COVERED,
+            )
+
+    def _abandon(self) -> None:
+        """Nothing ran: end the tracer (and with it the standing child) and leave no file behind."""
+        try:
+            if self._tracer_pid:
+                os.kill(self._tracer_pid, signal.SIGKILL)
+                os.waitpid(self._tracer_pid, 0)
+        except OSError:
+            pass  # it ended by itself
+        if self._gateway is not None:
+            self._gateway.abandon()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED_SIGNALS)
+        if self._made_file:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{self.options.output}{suffix}").unlink(missing_ok=True)
+
+    def run(self, *, started: Callable[[], None] = lambda: None) -> Outcome:
+        """Let the child go and stay with it until nothing of the tree is left and the file is closed."""
+        early = signal.sigpending() & {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP}
+        if early:
+            # Ctrl-C before the command began: it would never see the signal, so it does not begin.
+            self._abandon()
+            die_of(min(early))
+        threading.Thread(target=self._watch_signals, daemon=True).start()
+        self._channel.send(b"G")
+        started()
+        self._read_frames()
+        self._close()
+        return self.outcome
+
+    def _read_frames(self) -> None:
+        """Until the tracer says that everything ended, or is gone. Looks at the time in between."""
+        self._channel.settimeout(_LOOK_S)
+        while not self._over:
+            try:
+                data = self._channel.recv(1 << 20)
+            except TimeoutError:
+                data = None
+            if data == b"":
+                end_orphans()
+                self.outcome.failure = self.outcome.failure or "the tracer died; the agent's processes died with it"
+                self._pump.put([tracer_lost(self._now())])
+                return
+            for messages in self._frames.feed(data or b""):
+                self._take(messages)
+            self._watch_time()
+            self._keep_the_tracer_going()
+
+    def _keep_the_tracer_going(self) -> None:
+        """An agent may stop its own tracer (SIGSTOP), and with it itself and every time-out: go on at once."""
+        try:
+            stopped = os.waitid(os.P_PID, self._tracer_pid, os.WSTOPPED | os.WNOHANG)
+        except ChildProcessError:
+            return  # it is gone: the end of its stream tells
+        if stopped is not None:
+            os.kill(self._tracer_pid, signal.SIGCONT)
+
+    def _take(self, messages: "list[wire.Message]") -> None:
+        from agentwrap.tracing import wire
+
+        items: list[Item] = []
+        wanted = 0
+        for message in messages:
+            match message:
+                case wire.MainEnded(status):
+                    self.outcome.status = status
+                    self.outcome.elapsed_ns = self._now()
+                case wire.Stopped(number):
+                    self._stop_with_the_agent(number)
+                case wire.AllEnded(ended):
+                    self.outcome.ended_daemons = ended
+                    self._over = True
+                case wire.Failed():
+                    told = message.detail.decode("utf-8", "replace").rstrip()
+                    self.outcome.failure = f"{message.step}: {told.rpartition(chr(10))[2] or errno_name(message.errno)}"
+                    self.outcome.trace = told if message.step == "tracer" else ""
+                case wire.AckWanted(number):
+                    wanted = number
+                case wire.Standing() | wire.Ready():
+                    pass
+                case _:
+                    items.append(message)
+        if items:
+            self._pump.put(items)
+        if wanted:
+            self._pump.flush()
+            self._order(b"A%d" % wanted)
+
+    def _stop_with_the_agent(self, number: int) -> None:
+        """Ctrl-Z: the shell waits for us, so it must see us stop; it continues the whole process group.
+
+        The agent's own stop signal, sent to this thread alone: like the agent it does nothing in an orphaned process
+        group (setpgid(2)), where nobody would ever continue us. The agent is told to go on by the thread that
+        receives our SIGCONT.
+        """
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        signal.raise_signal(number)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {number} & WATCHED_SIGNALS)
+
+    def _watch_time(self) -> None:
+        now = time.monotonic()
+        limit = self.options.timeout_s
+        if limit is not None and self.outcome.status is None and now >= self._start_ns / 1e9 + limit:
+            self.outcome.timed_out = True
+            if self._timeout_asked is None:
+                self._timeout_asked = now
+                self._order(b"S%d 0" % signal.SIGTERM)
+            elif now >= self._timeout_asked + TIMEOUT_GRACE_S:
+                self._order(b"E")
+        if self._term_deadline is not None and now >= self._term_deadline:
+            self._order(b"E")
+
+    def _order(self, order: bytes) -> None:
+        try:
+            self._channel.send(order + b"\n")
+        except OSError:
+            pass  # the tracer is gone: its end of file is being handled
+
+    def _watch_signals(self) -> None:
+        """A thread that waits for signals with their origin: the terminal's reach the agent without us."""
+        while True:
+            info = signal.sigwaitinfo(WATCHED_SIGNALS)
+            if info.si_signo == signal.SIGCONT:
+                self._order(b"C")
+                continue
+            if info.si_code == _SI_KERNEL:
+                continue
+            if info.si_signo == signal.SIGTERM:
+                self._term_count += 1
+                if self._term_count > 1:
+                    self._order(b"E")
+                    continue
+                self._term_deadline = time.monotonic() + TERM_GRACE_S
+            self._order(b"S%d %d" % (info.si_signo, info.si_pid))
+
+    def _close(self) -> None:
+        from agentwrap.events import RunEnd
+
+        os.waitpid(self._tracer_pid, 0)
+        status, outcome = self.outcome.status, self.outcome
+        if self._gateway is not None:
+            self._gateway.close()
+            outcome.failure = outcome.failure or self._gateway.failure
+        killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else 0
+        reason: Literal["timeout", "lost", "signal", "exit"] = "signal" if killed_by else "exit"
+        if outcome.timed_out or status is None:
+            reason = "timeout" if outcome.timed_out else "lost"
+        self._pump.put(
+            [
+                *clock_jump(self._started_unix_ns, time.time_ns(), self._now()),
+                RunEnd(
+                    at_ns=self._now(),
+                    status=os.WEXITSTATUS(status) if status is not None and not killed_by else None,
+                    signal=killed_by,
+                    reason=reason,
+                    ended_daemons=outcome.ended_daemons,
+                ),
+            ]
+        )
+        outcome.sealed = self._pump.flush_and_close()
+        pump = self._pump
+        # A disk that was full for a while and cost nothing is no failure of the recording.
+        if not outcome.sealed or pump.dropped or pump.failure.startswith("internal"):
+            outcome.failure = outcome.failure or pump.failure
+        if self.options.undo is not None:
+            from agentwrap.recording import undo_store
+
+            undo_store.age_out(self.options.undo.parent, keep=self.options.run_id)
+
+    def leave(self) -> int:
+        """The exit status for our own process: the command's; a signal that killed it kills us, too."""
+        outcome = self.outcome
+        if outcome.timed_out:
+            return EXIT_TIMEOUT
+        if outcome.status is None:
+            return EXIT_FAILED
+        if os.WIFSIGNALED(outcome.status):
+            die_of(os.WTERMSIG(outcome.status))
+        return os.WEXITSTATUS(outcome.status)

@@ -1,0 +1,149 @@
+"""Forks the tracer, and makes of the run's options what the tracer and its child need."""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from agentwrap.errors import EXIT_FAILED
+from agentwrap.launching.options import RunOptions
+
+if TYPE_CHECKING:
+    from agentwrap.gateway.started import StartedGateway
+    from agentwrap.launching.child import ChildPlan
+    from agentwrap.launching.enforcement import EnforcementPlan
+    from agentwrap.tracing.tracer import TracerSettings
+
+_PR_SET_CHILD_SUBREAPER = 36
+WATCHED_SIGNALS = frozenset(
+    {
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGTSTP,
+        signal.SIGCONT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+        signal.SIGTTIN,
+        signal.SIGTTOU,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What the tracer is forked with. `path`: the command's file; `start_ns`: CLOCK_MONOTONIC of the run's start."""
+
+    options: RunOptions
+    path: bytes
+    start_ns: int
+    gateway: "StartedGateway | None" = None
+    enforcement: "EnforcementPlan | None" = None
+
+
+def working_directory() -> bytes:
+    """Ours; of one that was removed under us, its last name with ` (deleted)`, as the kernel tells it."""
+    try:
+        return os.getcwdb()
+    except FileNotFoundError:
+        return os.readlink(b"/proc/self/cwd")
+
+
+def fork_tracer(following: Following) -> tuple[int, socket.socket]:
+    """Fork the tracer: its pid and our end of its channel. Signals of a run are blocked here from now on."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+    ignored = frozenset(
+        number
+        for number in signal.valid_signals()
+        if number not in (signal.SIGPIPE, signal.SIGXFSZ) and signal.getsignal(number) is signal.SIG_IGN
+    )
+    blocked = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+    # From here on no signal may find us without the thread that knows what to do with it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
+    parent = os.getpid()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed by whoever started us
+            stream.flush()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _become_tracer(following, theirs, lambda: (ignored, blocked), parent)
+    theirs.close()
+    # Should the tracer die in a mode without ptrace, its orphans must find us (prctl(2)).
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return pid, ours
+
+
+def _become_tracer(
+    following: Following,
+    channel: socket.socket,
+    signals: Callable[[], tuple[frozenset[int], frozenset[int]]],
+    parent: int,
+) -> NoReturn:
+    try:
+        from agentwrap.tracing import tracer
+
+        if following.gateway is not None:
+            following.gateway.close_in_tracer()
+        tracer.main(channel, _child_plan(following, *signals()), _settings(following), parent)
+    finally:
+        os._exit(EXIT_FAILED)
+
+
+def _child_plan(following: Following, ignored: frozenset[int], blocked: frozenset[int]) -> "ChildPlan":
+    from agentwrap.launching import seccomp
+    from agentwrap.launching.child import ChildPlan
+    from agentwrap.tracing.syscalls import watched
+
+    options, gateway, enforcement = following.options, following.gateway, following.enforcement
+    abis = watched.abis(reads=options.reads)
+    alone = watched.abis(reads=options.reads, exec_calls=True)
+    return ChildPlan(
+        path=following.path,
+        argv=options.command,
+        environment=options.environment,
+        cwd=options.cwd,
+        inherit=options.inherit,
+        ignored=ignored,
+        blocked=blocked,
+        notify_program=seccomp.assemble(abis, seccomp.RET_USER_NOTIF),
+        alone_program=seccomp.assemble(alone, seccomp.RET_USER_NOTIF),
+        trace_program=seccomp.assemble(abis, seccomp.RET_TRACE),
+        allow_program=seccomp.assemble(abis, seccomp.RET_ALLOW),
+        follow=options.follow,
+        enclosure=gateway.enclosure if gateway is not None else None,
+        landlock=enforcement.landlock if enforcement is not None else None,
+        no_new_privs=enforcement is not None,
+    )
+
+
+def _settings(following: Following) -> "TracerSettings":
+    from agentwrap.tracing import tracer
+    from agentwrap.tracing.files.settings import FileSettings
+
+    options, environment, gateway = following.options, following.options.environment, following.gateway
+    return tracer.TracerSettings(
+        start_ns=following.start_ns,
+        files=FileSettings(
+            max_content_bytes=options.max_content_bytes,
+            max_hash_bytes=options.max_hash_bytes,
+            reads=options.reads,
+        ),
+        cwd=os.path.realpath(options.cwd or working_directory()),
+        home=environment.get(b"HOME", b""),
+        temporary=environment.get(b"TMPDIR", b""),
+        agent_folders=tuple(
+            filter(None, (environment.get(name, b"") for name in (b"CLAUDE_CONFIG_DIR", b"CODEX_HOME")))
+        ),
+        want_ptrace=not options.debuggable,
+        linger_s=options.linger_s,
+        callers=gateway.callers if gateway is not None else None,
+    )
