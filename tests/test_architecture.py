@@ -27,7 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "launching": BASE,
     # The tracer tells the gateway who connects, and speaks in frames that the gateway speaks, too.
     "gateway.callers": BASE,
-    "tracing": BASE | {"launching", "gateway.callers"},
+    "tracing.wire": BASE,
+    "tracing": BASE | {"launching", "gateway.callers", "tracing.wire"},
     "gateway": BASE | {"launching", "tracing.wire", "gateway.callers"},
     "approvals": BASE,
     "recording": BASE,
