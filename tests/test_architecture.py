@@ -48,6 +48,7 @@ PURE = {
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
     *("launching.seccomp", "launching.plan", "launching.enforcement"),
     *("gateway.callers", "gateway.dns", "gateway.client_hello", "gateway.http_head", "gateway.first_flight"),
+    *("gateway.http_body", "gateway.http_answers"),
     *("gateway.known_names", "gateway.refusals", "gateway.reach"),
     *("tracing.stops", "tracing.processes", "tracing.noise", "tracing.syscalls"),
 }
