@@ -36,6 +36,7 @@ from agentwrap.tracing.lifecycle import Lifecycle
 from agentwrap.tracing.loop import PtraceLoop
 from agentwrap.tracing.observer import Observer
 from agentwrap.tracing.processes import Process, ProcessTree
+from agentwrap.tracing.recorded import Recorded
 from agentwrap.tracing.resolve import OWN_DIRECTORY
 from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory, own_view, sees_other_files
@@ -98,6 +99,7 @@ class Tracer:
         self._plan = plan
         self._settings = settings
         self._sender = Sender(channel)
+        self._recorded = Recorded(self._sender)
         self._memory = Memory()
         self._tree = ProcessTree()
         classify = noise.Classifier(settings.cwd, settings.home, settings.temporary, settings.agent_folders)
@@ -385,7 +387,10 @@ class Tracer:
                 lifecycle.end(process, signal.SIGKILL if kill else signal.SIGTERM)
 
     def _take_orders(self) -> None:
-        """One line an order: `S<signal> <sender>`, `C` continue, `E` end now. End of file: the supervisor is dead."""
+        """One line an order: `S<signal> <sender>`, `C` continue, `A<number>` it is on disk, `E` end now.
+
+        End of file: the supervisor is dead.
+        """
         try:
             with self._channel.makefile("rb", buffering=0) as orders:
                 for line in orders:
@@ -401,6 +406,8 @@ class Tracer:
             self._forward(int(number), int(sender or b"0"))
         elif order == b"C" and self._loop is not None and self._loop.main_stopped:
             self._signal_main(signal.SIGCONT)
+        elif order[:1] == b"A":
+            self._recorded.reached(int(order[1:]))
         elif order == b"E":
             self._ending_since = time.monotonic() - self._settings.linger_s - self._settings.grace_s
 
