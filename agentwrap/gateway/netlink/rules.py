@@ -183,6 +183,11 @@ def add_host_ports(sock: socket.socket, ports: Iterable[int]) -> None:
     _send(sock, _added(_HOST_PORTS, [be16(one) for one in ports]))
 
 
+def forget_host_ports(sock: socket.socket, ports: Iterable[int]) -> None:
+    """Take back what `add_host_ports` gave: nobody listens there any more. Raises OSError ENOENT for an unknown one."""
+    _send(sock, _added(_HOST_PORTS, [be16(one) for one in ports], remove=True))
+
+
 def counters(sock: socket.socket) -> dict[str, int]:
     """How many packets were refused so far, by the prefix that they are logged with. Exact, whatever was logged."""
     return dict(nft.counted_packets(body) for body in ask(sock, [nft.counters_wanted(TABLE)]))

@@ -1,0 +1,32 @@
+"""Which ports of the machine's loopback somebody listens on, out of the kernel's own table."""
+
+import socket
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentwrap.gateway.host_ports import _look, listening_ports
+
+
+def test_a_listener_is_found_and_is_gone_when_it_closes() -> None:
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.9")):
+        with socket.socket(family) as sock:
+            sock.bind((address, 0))
+            port = sock.getsockname()[1]
+            assert port not in _look()
+            sock.listen()
+            assert port in _look()
+        assert port not in _look()
+
+
+def test_a_listener_of_both_families_is_found() -> None:
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as sock:
+        assert sock.getsockname()[1] in _look()
+
+
+@given(st.binary(max_size=400))
+def test_odd_tables_never_raise(table: bytes) -> None:
+    try:
+        list(listening_ports(b"head\n" + table))
+    except ValueError:
+        pass  # a port that is no number: the kernel writes none
