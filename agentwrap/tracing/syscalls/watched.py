@@ -40,15 +40,19 @@ _ISOLATION = (
 ).split()
 # socketcall(2) numbers of bind, connect, listen, sendto, sendmsg, sendmmsg (linux/net.h)
 _SOCKETCALL = (2, 3, 4, 11, 16, 20)
+# Those of the guard besides: socket, getpeername, recvfrom, recvmsg, recvmmsg.
+_SOCKETCALL_GUARD = (1, 7, 12, 17, 19)
+# Where the guard makes sockets and speaks for them. `recvfrom` is asked about where it wants to know the sender.
+_GUARD = "socket getpeername recvmsg recvmmsg recvmmsg_time64".split()
 
-NEVER_SLEEP = frozenset(_FILE + _REACH + _ISOLATION + ["bind", "listen", "seccomp", "io_uring_setup"]) - {
+NEVER_SLEEP = frozenset(_FILE + _REACH + _ISOLATION + ["bind", "listen", "seccomp", "io_uring_setup", "socket", "getpeername"]) - {
     "creat",
     "openat2",
 }
-"""Reported calls that no signal can interrupt, as programs know them (signal(7)); opens depend on what they open."""
+"""Calls (reported ones) that no signal can interrupt, as programs know them (signal(7)); opens depend on the file."""
 
 
-def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool) -> dict[int, Rule]:
+def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool, guard: bool) -> dict[int, Rule]:
     opening: Rule = Always() if reads else ArgumentHas(2, WRITING_OPEN)
     old_opening: Rule = Always() if reads else ArgumentHas(1, WRITING_OPEN)
     by_name: dict[str, Rule] = {"openat": opening, "open": old_opening}
@@ -65,20 +69,24 @@ def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool) -> dict[in
     by_name["io_uring_enter"] = Refuse(ENOSYS)
     by_name["io_uring_register"] = Refuse(ENOSYS)
     by_name["socketcall"] = ArgumentIn(0, _SOCKETCALL)
+    if guard:
+        by_name |= dict.fromkeys(_GUARD, Always())
+        by_name["recvfrom"] = ArgumentNonzero(4)
+        by_name["socketcall"] = ArgumentIn(0, _SOCKETCALL + _SOCKETCALL_GUARD)
     if exec_calls:
         by_name |= {"execve": Always(), "execveat": Always()}
     return {numbers[name]: rule for name, rule in by_name.items() if name in numbers}
 
 
-def abis(*, reads: bool = False, exec_calls: bool = False) -> tuple[Abi, ...]:
+def abis(*, reads: bool = False, exec_calls: bool = False, guard: bool = False) -> tuple[Abi, ...]:
     """The rules of x86-64 and of i386.
 
     `reads`: every open is reported. `exec_calls`: execve too, for following without ptrace (with it, the exec event
-    tells more and cannot be raced).
+    tells more and cannot be raced). `guard`: what `tracing.guard` performs itself.
     """
     return (
-        Abi(ARCH_X86_64, _rules(x86_64.NUMBERS, reads=reads, exec_calls=exec_calls)),
-        Abi(ARCH_I386, _rules(i386.NUMBERS, reads=reads, exec_calls=exec_calls)),
+        Abi(ARCH_X86_64, _rules(x86_64.NUMBERS, reads=reads, exec_calls=exec_calls, guard=guard)),
+        Abi(ARCH_I386, _rules(i386.NUMBERS, reads=reads, exec_calls=exec_calls, guard=guard)),
     )
 
 

@@ -69,8 +69,19 @@ def test_reads_and_execs_are_reported_only_where_asked_for() -> None:
     assert set(full.rules) - set(plain.rules) == {x86_64.NUMBERS["execve"], x86_64.NUMBERS["execveat"]}
 
 
+def test_the_guard_adds_rules_and_changes_none_but_those_of_sockets() -> None:
+    names = watched.names()
+    for plain, guard in zip(watched.abis(), watched.abis(guard=True), strict=True):
+        rules = {names[plain.audit_arch, number]: rule for number, rule in plain.rules.items()}
+        guarded = {names[plain.audit_arch, number]: rule for number, rule in guard.rules.items()}
+        changed = {name for name in guarded if guarded[name] != rules.get(name)}
+        assert changed >= {"socket", "recvfrom", "recvmsg", "recvmmsg", "getpeername"}
+        assert changed - {"socket", "recvfrom", "recvmsg", "recvmmsg", "getpeername"} <= {"recvmmsg_time64", "socketcall"}
+        assert set(rules) <= set(guarded)
+
+
 def test_calls_told_to_begin_anew_are_reported_ones() -> None:
-    reported = {watched.names()[abi.audit_arch, number] for abi in watched.abis() for number in abi.rules}
+    reported = {watched.names()[abi.audit_arch, number] for abi in watched.abis(guard=True) for number in abi.rules}
     assert reported >= watched.NEVER_SLEEP
     assert not watched.NEVER_SLEEP & {"open", "openat", "openat2", "creat", "connect", "sendto", "sendmsg", "sendmmsg"}
 
