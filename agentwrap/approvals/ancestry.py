@@ -1,0 +1,103 @@
+"""Which processes a process descends from, as the kernel tells it in /proc (proc(5)).
+
+A run's tracer is the subreaper of its tree (prctl(2)): whatever the agent starts, and however often it forks, its chain
+of parents ends at the tracer or passes the supervisor.
+"""
+
+import os
+import time
+from collections.abc import Collection
+
+_MAX_DEPTH = 4096
+_TRIES = 5
+
+
+class OutOfSight(Exception):  # noqa: N818 - no error of ours: what it means is for the caller to say
+    """A process whose origin cannot be told: it is gone, or lies outside of what we see."""
+
+
+def _stat(pid: int) -> tuple[int, int]:
+    """(parent, start in clock ticks since boot)."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    return int(fields[1]), int(fields[19])
+
+
+def chain(pid: int) -> list[int]:
+    """The process and its parents, up to the first process or the edge of our PID namespace.
+
+    Raises OutOfSight where that cannot be read.
+    """
+    for _ in range(_TRIES):
+        try:
+            return _chain(pid)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a parent ended while we climbed, and its children have another one now
+        except (OSError, ValueError, IndexError) as error:
+            raise OutOfSight(f"process {pid}: {error}") from error
+    raise OutOfSight(f"process {pid} is gone")
+
+
+def _chain(pid: int) -> list[int]:
+    found: list[int] = []
+    above = pid
+    while above > 0 and len(found) < _MAX_DEPTH:
+        found.append(above)
+        above, _ = _stat(above)
+    if not found:
+        raise OutOfSight(f"process {pid} is not of our PID namespace")
+    return found
+
+
+def descends(pid: int, roots: Collection[int]) -> bool:
+    """Whether the process is one of `roots` or below one. Raises OutOfSight."""
+    return any(one in roots for one in chain(pid))
+
+
+def started_after(pid: int, boottime_ns: int) -> bool:
+    """Whether the process began after that time (CLOCK_BOOTTIME): its number was another one's before.
+
+    Raises OutOfSight.
+    """
+    try:
+        ticks = _stat(pid)[1]
+    except (OSError, ValueError, IndexError) as error:
+        raise OutOfSight(f"process {pid} is gone") from error
+    return ticks > boottime_ns * os.sysconf("SC_CLK_TCK") // 10**9 + 1
+
+
+def now_boottime_ns() -> int:
+    """The clock that process starts are told in."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def told(pid: int, roots: Collection[int], *, limit: int = 6) -> str:
+    """`curl (4130), started by bash (4121), claude (4100)`: names of programs up to, and without, `roots`.
+
+    The names are the agent's choice. What cannot be read is left out.
+    """
+    try:
+        pids = chain(pid)
+    except OutOfSight:
+        return f"process {pid}, which is gone" if pid else ""
+    below = []
+    for one in pids:
+        if one in roots:
+            break
+        below.append(one)
+    names = [f"{_name(one)} ({one})" for one in below[:limit]]
+    if len(below) > limit:
+        names.append("...")
+    return ", started by ".join([names[0], ", ".join(names[1:])]) if names[1:] else "".join(names)
+
+
+def _name(pid: int) -> str:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        pass  # not ours to look at, or a kernel thread
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return os.fsdecode(file.read().rstrip(b"\n"))
+    except OSError:
+        return "?"
