@@ -7,7 +7,7 @@ import os
 import time
 
 from agentwrap.tracing.files.desk import Desk
-from agentwrap.tracing.files.pending import Pending
+from agentwrap.tracing.files.pending import Holder, Pending
 from agentwrap.tracing.files.snapshot import Key
 
 SLICE_NS = 1_500_000
@@ -19,6 +19,11 @@ UNSEEN_OPEN_NS = 300_000_000
 """A descriptor that was announced and is not there yet may still come: the call continues after we were told."""
 
 MOST_THREADS = 4096
+MOST_ASKED = 64
+"""So many threads are asked what they are doing before one scan."""
+
+_OPENING = frozenset({b"2", b"85", b"257", b"304", b"437", b"5", b"8", b"295", b"342", b"running"})
+"""What `/proc/TID/syscall` says of a thread that may be in an open: its numbers on x86-64 and i386, or on a processor."""
 
 LONG_OPEN_NS = 1_000_000_000
 """A file that stays open is looked at while it is open, ever less often (`desk.FREE_LOOKS`)."""
@@ -82,6 +87,8 @@ class Sweeper:
         if not files or (now_ns < self._next_scan_ns.get(pid, 0) and not thorough):
             return
         started_ns = time.perf_counter_ns()
+        # In this order: a thread that waits elsewhere has its descriptor by now, if the open gave it one.
+        elsewhere = _elsewhere({holder.who.tid for one in files if (holder := _unseen(one, pid)) is not None})
         open_keys = _open_files(pid)
         took_ns = time.perf_counter_ns() - started_ns
         self._next_scan_ns[pid] = now_ns + max(SCAN_WAIT_NS, SCAN_SHARE * took_ns)
@@ -89,12 +96,12 @@ class Sweeper:
             return  # gone, which will be told; or its descriptors may not be read: its end will tell
         until_ns = started_ns + (SLICE_NS if not thorough else 100 * SLICE_NS)
         for pending in list(files):
-            self._look(pending, pid, open_keys, now_ns)
+            self._look(pending, pid, open_keys, now_ns, elsewhere)
             if time.perf_counter_ns() > until_ns:
                 self._next_scan_ns[pid] = 0  # go on in the next round
                 break
 
-    def _look(self, pending: Pending, pid: int, open_keys: set[Key], now_ns: int) -> None:
+    def _look(self, pending: Pending, pid: int, open_keys: set[Key], now_ns: int, elsewhere: set[int]) -> None:
         desk = self._desk
         holder = pending.holders.get(pid)
         if holder is None:
@@ -114,6 +121,7 @@ class Sweeper:
         was_open = pending.seen is not None and pid in pending.seen
         # Or the open was over before the descriptors were read: then there was one, and it is closed.
         was_open = was_open or holder.opened_ns < desk.moved.get(holder.who.tid, 0) <= now_ns
+        was_open = was_open or holder.who.tid in elsewhere
         if not was_open and now_ns - holder.opened_ns < UNSEEN_OPEN_NS:
             return  # not there yet
         before = pending.before
@@ -123,6 +131,25 @@ class Sweeper:
             desk.pending.release(pending, pid)
             if not pending.holders:
                 desk.let_go(pending)
+
+
+def _unseen(pending: Pending, pid: int) -> Holder | None:
+    """The process's holder of a file, if its descriptor was never seen."""
+    return None if pending.seen is not None and pid in pending.seen else pending.holders.get(pid)
+
+
+def _elsewhere(tids: set[int]) -> set[int]:
+    """Those threads that are known to be in no open(2): they wait in another call, or outside of any (proc(5))."""
+    found = set()
+    for tid in list(tids)[:MOST_ASKED]:
+        try:
+            with open(b"/proc/%d/syscall" % tid, "rb") as file:
+                number = file.read(128).split(None, 1)[0]
+        except (OSError, IndexError):
+            continue  # gone, or not to be asked: then the descriptor is waited for
+        if number not in _OPENING:
+            found.add(tid)
+    return found
 
 
 def _key_now(host: bytes) -> Key | None:
