@@ -79,8 +79,6 @@ def parse_query(data: bytes) -> Query:
         raise DnsError(f"opcode {(flags & _OPCODE) >> 11} is not QUERY", NOTIMP)
     if questions != 1:
         raise DnsError(f"{questions} questions, not one")
-    if answers or authorities:
-        raise DnsError("a question that brings answers")
     if additional > _RECORDS_MAX:
         raise DnsError(f"{additional} additional records")
     name, position = _name(data, _HEADER.size)
@@ -89,6 +87,10 @@ def parse_query(data: bytes) -> Query:
     qtype, qclass = struct.unpack_from("!HH", data, position)
     position += 4
     question = data[_HEADER.size : position]
+    if answers or authorities > (qtype == IXFR):  # RFC 1995, 3: the version that the asker has
+        raise DnsError("a question that brings answers")
+    if authorities:
+        _, position = _record(data, position)
     edns: tuple[int, int, bool] | None = None
     for _ in range(additional):
         found, position = _record(data, position)
@@ -246,7 +248,7 @@ def format_error(data: bytes, rcode: int | None = FORMERR) -> bytes | None:
     flags = int.from_bytes(data[2:4], "big") if len(data) >= 4 else 0
     if (len(data) >= 3 and data[2] & 0x80) or flags & _QR:
         return None
-    return _HEADER.pack(int.from_bytes(data[:2], "big"), _QR | (flags & (_OPCODE | _RD)) | rcode & 0xF, 0, 0, 0, 0)
+    return _HEADER.pack(int.from_bytes(data[:2], "big"), _QR | _RA | (flags & (_OPCODE | _RD)) | rcode & 0xF, 0, 0, 0, 0)
 
 
 def split_tcp(buffer: bytes) -> tuple[list[bytes], bytes]:

@@ -12,15 +12,17 @@ import msgspec
 from agentwrap.gateway.client_hello import NEED_MORE, Hello, HelloReader, NeedMore, TlsError
 
 METHOD_MAX = 32
+FLIGHT_MAX = 0x18000  # bytes; a ClientHello in tiny records has six times its own
 LINE_MAX = 8192  # bytes of a first line that is no usual method's, until its end says whether it is HTTP
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # RFC 9113, 3.4
 
 _METHODS = frozenset(b"GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH PROPFIND PROPPATCH MKCOL COPY MOVE LOCK "
                      b"UNLOCK REPORT SEARCH QUERY".split())  # fmt: skip
-_START = re.compile(rb"[\r\n]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]")  # RFC 9110, 5.6.2 and RFC 9112, 2.2
-_PARTIAL = re.compile(rb"[\r\n]*[!#$%&'*+.^_`|~0-9A-Za-z-]*")
+_START = re.compile(rb"[ \t-\r]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t\x0b\x0c]")  # RFC 9110, 5.6.2 and RFC 9112, 2.2
+_PARTIAL = re.compile(rb"[ \t-\r]*[!#$%&'*+.^_`|~0-9A-Za-z-]*")
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_BLANK_MAX = 16  # bytes of empty lines before a request
+_BLANK = b" \t\n\x0b\x0c\r"
+_BLANK_MAX = 16  # bytes of empty lines or spaces before a request: none belong there, some servers skip them
 
 Kind = Literal["empty", "ssh", "text", "binary"]
 
@@ -58,7 +60,7 @@ Flight = NeedMore | Tls | Http | H2PriorKnowledge | Other | Malformed
 class FirstFlight:
     """Takes a client's first bytes as they come. `data`: all of them, to be forwarded or read on.
 
-    Holds at most 80 KiB and the last piece.
+    Holds at most FLIGHT_MAX and the last piece.
     """
 
     def __init__(self) -> None:
@@ -100,7 +102,9 @@ class FirstFlight:
             hello = self._hello.feed(data)
         except TlsError as error:
             return Malformed("tls", str(error))
-        return hello if isinstance(hello, NeedMore) else Tls(hello)
+        if not isinstance(hello, NeedMore):
+            return Tls(hello)
+        return hello if len(self.data) <= FLIGHT_MAX else Malformed("tls", "a ClientHello in too many pieces")
 
     def _sslv2(self) -> Flight:
         """RFC 5246, E.2: a two-byte length, type 1, a version. It has no name in it, and some servers still answer."""
@@ -123,8 +127,8 @@ class FirstFlight:
             return H2PriorKnowledge()
         if H2_PREFACE.startswith(data):
             return NEED_MORE
-        if len(data) - len(data.lstrip(b"\r\n")) > _BLANK_MAX:
-            return Malformed("http", "nothing but empty lines")
+        if len(data) - len(data.lstrip(_BLANK)) > _BLANK_MAX:
+            return Malformed("http", "nothing but blanks")
         start = _START.match(data)
         if start is not None:
             return self._method(start[1], data)
@@ -138,7 +142,7 @@ class FirstFlight:
         """A word and a space: HTTP by its method, or by its whole first line (IRC, git and others begin alike)."""
         if _usual(method):
             return Http()
-        line, end, _ = data.lstrip(b"\r\n").partition(b"\n")
+        line, end, _ = data.lstrip(_BLANK).partition(b"\n")
         if b"HTTP/" in line.upper():
             return Http()
         if end or _CONTROL.search(line) or len(data) > LINE_MAX:

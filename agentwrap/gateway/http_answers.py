@@ -9,7 +9,7 @@ from collections import deque
 
 from agentwrap.gateway.http_body import Body, BodyError, Chunked, Sized, UntilClose
 
-HEAD_MAX = 0x40000  # bytes; servers send more than clients
+HEAD_MAX = 0x10000  # bytes of a status line and its fields
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-9][0-9][0-9])(?: .*)?\r?\n")
 _END = re.compile(rb"\r?\n\r?\n")

@@ -112,12 +112,17 @@ class RequestStream:
     def observe(self, data: bytes) -> list[Item]:
         """The server's next bytes; what may go on because of them (a tunnel's, or a request). Raises as `feed`."""
         self._answers.feed(data)
-        if self.state != "switching" or (self._answers.switched is None and not self._answers.lost):
-            return []
-        self.state = "tunnel" if self._answers.switched else "head"
-        if self.state == "tunnel":
+        return self._switch() if self.state == "switching" else []
+
+    def _switch(self) -> list[Item]:
+        """On, if the server said which protocol is spoken from here."""
+        if self._answers.switched:
+            self.state = "tunnel"
             held, self._held = bytes(self._held), bytearray()
             return [Forward(held)] if held else []
+        if self._answers.switched is None and not self._answers.lost:
+            return []
+        self.state = "head"
         return self._go_on()
 
     def _go_on(self) -> list[Item]:
@@ -137,14 +142,15 @@ class RequestStream:
             raise HttpError(str(error)) from error
         if taken < len(data):
             self._held = bytearray(data[taken:])
-        if self._body.done:
-            switch = self._request.is_connect or self._request.upgrade
-            self.state = "switching" if switch else "head"
-            self._scanned = 0
         forward: list[Item] = [Forward(data if taken == len(data) else data[:taken])] if taken else []
-        if self.state == "head" and self._held:
-            return forward + self._go_on()
-        return forward
+        if not self._body.done:
+            return forward
+        self._scanned = 0
+        if self._request.is_connect or self._request.upgrade:
+            self.state = "switching"
+            return forward + self._switch()
+        self.state = "head"
+        return forward + self._go_on()
 
     def _head(self) -> Request | None:
         while self._held[:2] == b"\r\n":  # RFC 9112, 2.2: an empty line before a request is skipped

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from agentwrap.policy.hosts import Address
 
-NAMES_MAX = 16_384
-PER_NAME_MAX = 64
+NAMES_MAX = 4096
+PER_NAME_MAX = 32
 PER_ADDRESS_MAX = 64
 
 
