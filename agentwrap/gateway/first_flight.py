@@ -11,14 +11,14 @@ import msgspec
 
 from agentwrap.gateway.client_hello import NEED_MORE, Hello, HelloReader, NeedMore, TlsError
 
-METHOD_MAX = 32
+METHOD_MAX = 256  # bytes of a method: more than any server takes
 FLIGHT_MAX = 0x18000  # bytes; a ClientHello in tiny records has six times its own
 LINE_MAX = 8192  # bytes of a first line that is no usual method's, until its end says whether it is HTTP
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # RFC 9113, 3.4
 
 _METHODS = frozenset(b"GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH PROPFIND PROPPATCH MKCOL COPY MOVE LOCK "
                      b"UNLOCK REPORT SEARCH QUERY".split())  # fmt: skip
-_START = re.compile(rb"[ \t-\r]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t\x0b\x0c]")  # RFC 9110, 5.6.2 and RFC 9112, 2.2
+_START = re.compile(rb"[ \t-\r]*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,256})[ \t\x0b\x0c]")  # RFC 9110, 5.6.2 and RFC 9112, 2.2
 _PARTIAL = re.compile(rb"[ \t-\r]*[!#$%&'*+.^_`|~0-9A-Za-z-]*")
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BLANK = b" \t\n\x0b\x0c\r"
@@ -145,9 +145,9 @@ class FirstFlight:
         line, end, _ = data.lstrip(_BLANK).partition(b"\n")
         if b"HTTP/" in line.upper():
             return Http()
-        if end or _CONTROL.search(line) or len(data) > LINE_MAX:
+        if end or _CONTROL.search(line):
             return Other("binary" if _CONTROL.search(line) else "text")
-        return NEED_MORE
+        return NEED_MORE if len(data) <= LINE_MAX else Malformed("http", "an endless first line")
 
 
 def _usual(method: bytes) -> bool:
