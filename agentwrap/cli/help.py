@@ -11,6 +11,7 @@ Rows = tuple[tuple[str, str], ...]
 
 EXIT_CODES: Rows = (
     ("run", "the command's own status; death by a signal is passed on"),
+    ("run 123", "the policy denied something, and --fail-on-deny was given"),
     ("run 124", "--timeout ended it"),
     ("run 125", "agentwrap failed before the command could start"),
     ("run 126", "the command cannot be executed"),
@@ -24,7 +25,7 @@ EXIT_CODES: Rows = (
 )
 ENVIRONMENT: Rows = (
     ("XDG_STATE_HOME", "recordings and undo stores lie in its agentwrap/ (default ~/.local/state)"),
-    ("XDG_CONFIG_HOME", "the signing key lies in its agentwrap/ (default ~/.config)"),
+    ("XDG_CONFIG_HOME", "the signing key and policy.toml lie in its agentwrap/ (default ~/.config)"),
     ("AGENTWRAP_PAGER, PAGER", "the pager; empty or `cat` for none; LESS is set to FIRX unless it is set"),
     ("NO_COLOR", "no colour, unless --color says otherwise"),
     ("FORCE_COLOR, CLICOLOR_FORCE", "colour also where the output is no terminal"),

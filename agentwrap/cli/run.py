@@ -11,7 +11,8 @@ import click
 
 from agentwrap.cli.faults import keep_trace
 from agentwrap.cli.output import Output, pass_output
-from agentwrap.errors import EXIT_FAILED, AgentwrapError
+from agentwrap.cli.policy_options import layers_of, policy_options, requirements_of, words_for
+from agentwrap.errors import EXIT_DENIED, EXIT_FAILED, AgentwrapError
 
 if TYPE_CHECKING:
     import subprocess
@@ -104,7 +105,8 @@ def _output_path(given: str | None, command: str, run_id: str) -> Path:
 
 @click.command(
     context_settings={"allow_interspersed_args": False},
-    epilog="Exit status: the command's own; 124 time-out, 125 agentwrap failed, 126 cannot execute, 127 not found.",
+    epilog="Exit status: the command's own; 123 something was denied (--fail-on-deny), 124 time-out, "
+    "125 agentwrap failed, 126 cannot execute, 127 not found.",
 )
 @click.option("-o", "--output", "output_file", metavar="FILE", help="Where the recording goes (default: state folder).")
 @click.option("-e", "--env", "additions", multiple=True, metavar="NAME=VALUE", help="Set a variable for the command.")
@@ -112,6 +114,7 @@ def _output_path(given: str | None, command: str, run_id: str) -> Path:
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End the run after this."
 )
+@policy_options
 @click.option("--reads", is_flag=True, help="Record reads too: one row per process and path.")
 @click.option(
     "--require", default="", metavar="KINDS", help="Refuse to start unless these are covered: exec,file-write."
@@ -151,6 +154,11 @@ def command(output: Output, /, command: tuple[str, ...], stream: bool, quiet: bo
     """Wrap COMMAND: follow it and every child, and keep one file of what happened and what could not be seen.
 
     The command's input, output, terminal, signals and exit status stay its own.
+
+    Without a policy everything passes. `--policy`, `agentwrap.toml` of the project, `~/.config/agentwrap/policy.toml`
+    and `/etc/agentwrap/policy.toml` say what may be reached, changed, read and run. `--allow`, `--deny`, `--ro` and
+    `--rw` add to that; alone, they close what they are about: `--allow` the rest of the network, `--rw` the rest of
+    the files.
     """
     if not command:
         raise AgentwrapError("usage", "no command to wrap", hint="agentwrap -- COMMAND", exit_status=EXIT_FAILED)
@@ -165,17 +173,21 @@ def command(output: Output, /, command: tuple[str, ...], stream: bool, quiet: bo
     except OSError:
         pass  # readers then look for the newest file in the default folder
     if not quiet:
-        output.note([("agentwrap ", "dim"), (f"recording to {options.output}", ""), (_mode_words(mode), "dim")])
+        told = words_for(options.layers, options.network)
+        output.note([("agentwrap ", "dim"), (f"recording to {options.output}{told}", ""), (_mode_words(mode), "dim")])
     follower = _follow(options.output) if stream and not quiet else None
     outcome = session.run()
     if follower is not None:
         follower.wait()
-    if not quiet:
-        _summary(output, options.output)
+    denied = 0
+    if not quiet or options.fail_on_deny:
+        denied = _afterwards(output, options, quiet=quiet)
     if outcome.failure:
         hint = keep_trace(outcome.trace) if outcome.trace else "agentwrap show --gaps"
         output.error(AgentwrapError("internal", "the recording is not complete", evidence=outcome.failure, hint=hint))
     output.flush()
+    if denied and options.fail_on_deny and not outcome.failure and not outcome.timed_out:
+        return EXIT_DENIED
     return session.leave()
 
 
@@ -186,20 +198,24 @@ def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions
 
     run_id = os.urandom(8).hex()
     directory = given["directory"]
+    environment = _environment(given["additions"])
+    cwd = os.fsencode(os.path.abspath(directory)) if directory is not None else None
+    output = _output_path(given["output_file"], command[0], run_id)
+    layers = layers_of(given, environment, cwd, output)
     return RunOptions(
         command=tuple(os.fsencode(word) for word in command),
-        environment=_environment(given["additions"]),
-        output=_output_path(given["output_file"], command[0], run_id),
+        environment=environment,
+        output=output,
         run_id=run_id,
         undo=None if given["no_undo"] else places.undo_dir(os.environ, run_id),
-        cwd=os.fsencode(os.path.abspath(directory)) if directory is not None else None,
+        cwd=cwd,
         inherit=_open_descriptors(given["inherit"]),
         timeout_s=given["timeout"],
         reads=given["reads"],
         debuggable=given["debuggable"],
         follow=given["follow"],
         best_effort=given["best_effort"],
-        require=given["require"],
+        require=requirements_of(given["require"], layers),
         shape_only=given["shape_only"],
         signing_key=None if given["unsigned"] else _signing_key(),
         max_content_bytes=given["max_content"],
@@ -207,6 +223,11 @@ def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions
         redact_names=given["redact_name"],
         redact_patterns=given["redact_pattern"],
         redact_keys=given["redact_key"],
+        layers=layers,
+        network=given["network"],
+        publish=given["publish"],
+        ask_timeout_s=given["ask_timeout"],
+        fail_on_deny=given["fail_on_deny"],
         host_facts=_host_facts(),
     )
 
@@ -244,10 +265,13 @@ def _follow(path: Path) -> "subprocess.Popen[bytes]":
     )
 
 
-def _summary(output: Output, path: Path) -> None:
-    """One line after the run, from the file like everything that is shown."""
+def _afterwards(output: Output, options: "RunOptions", *, quiet: bool) -> int:
+    """The lines after the run, from the file like everything that is shown. Returns how much the policy denied."""
     from agentwrap.recording.reader import Reader
-    from agentwrap.views.summary import summarize
+    from agentwrap.views.summary import summarize, tally_of
 
-    with Reader.open(path) as reader:
-        output.note(summarize(reader))
+    with Reader.open(options.output) as reader:
+        tally = tally_of(reader)
+        if not quiet:
+            output.note(summarize(reader, tally))
+    return tally.by_policy

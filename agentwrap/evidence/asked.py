@@ -16,7 +16,7 @@ from agentwrap.policy.paths import Places
 from agentwrap.policy.questions import Connect, Exec, Family, Lookup, Question, Read, Unix, Write
 from agentwrap.policy.suggest import Asked
 from agentwrap.recording.foreign import to_bytes
-from agentwrap.recording.places import key_paths, state_dir
+from agentwrap.recording.places import key_paths, own_paths
 
 NAME_SERVER_PORT = 53
 _REMEMBERED = 100_000
@@ -87,17 +87,15 @@ def places_of(recording: Recording, policy_file: str = "") -> Places:
     return places_in(environment, cwd, policy_file)
 
 
-def places_in(environment: Mapping[str, str], cwd: str, policy_file: str = "") -> Places:
-    """Places out of an environment. Without a HOME in it, nothing lies at home."""
+def places_in(environment: Mapping[str, str], cwd: str, *own_files: str) -> Places:
+    """Places out of an environment; `own_files` are ours as well. Without a HOME in it, nothing lies at home."""
     home = environment.get("HOME", "")
     own: list[str] = []
     secret: list[str] = []
     if home.startswith("/"):
-        key = key_paths(environment)[0]
-        own += [str(state_dir(environment)), str(key.parent)]
-        secret.append(str(key))
-    if policy_file:
-        own.append(policy_file)
+        own += map(str, own_paths(environment))
+        secret.append(str(key_paths(environment)[0]))
+    own += [file for file in own_files if file and file not in own]
     tmp = environment.get("TMPDIR", "")
     return Places(_folder(cwd, "/"), _folder(home, "/nonexistent"), _folder(tmp, "/tmp"), tuple(own), tuple(secret))
 

@@ -18,6 +18,8 @@ KINDS = (
 TIERS = ("wall", "guard", "witness", "none")
 # What is asked when nothing is: what ran, what changed, where it connected.
 DEFAULT_KINDS = ("process", "exec", "file-write", "connect")
+# What a policy's bare strength (`wall|guard`) is about: there is no other strength of following processes.
+GATEWAY_KINDS = ("connect", "dns", "udp")
 # A process that was not followed could have done anything.
 _EVERYTHING = "process"
 
@@ -62,8 +64,10 @@ class Judgement(msgspec.Struct, frozen=True):
 _OBSERVED = frozenset({"wall", "guard", "witness"})
 
 
-def parse_requirements(text: str) -> tuple[Requirement, ...]:
+def parse_requirements(text: str, kinds_meant: Sequence[str] = DEFAULT_KINDS) -> tuple[Requirement, ...]:
     """Read `exec,file-write`, `connect:wall|guard`, or `wall|guard` alone (which then holds for every kind named).
+
+    `kinds_meant`: what is asked of where no kind is named.
 
     Raises AgentwrapError `usage` naming the word that is wrong.
     """
@@ -78,12 +82,17 @@ def parse_requirements(text: str) -> tuple[Requirement, ...]:
             raise _wrong(text, word, f"there is no kind of coverage `{kind}`", f"kinds: {', '.join(KINDS)}")
         kinds.append((kind, _tiers(tiers, word, text) if separator else None))
     if not kinds:
-        kinds = [(kind, None) for kind in DEFAULT_KINDS]
+        kinds = [(kind, None) for kind in kinds_meant]
     found: dict[str, frozenset[str]] = {}
     for kind, own in kinds:
         wanted = own if own is not None else floor if floor is not None else _OBSERVED
         found[kind] = found.get(kind, _OBSERVED) & wanted
     return tuple(Requirement(kind, tiers) for kind, tiers in found.items())
+
+
+def requirement_text(requirements: Iterable[Requirement]) -> str:
+    """Requirements as `parse_requirements` reads them."""
+    return ",".join(f"{one.kind}:{'|'.join(tier for tier in TIERS if tier in one.tiers)}" for one in requirements)
 
 
 def _tiers(text: str, word: str, whole: str) -> frozenset[str]:

@@ -9,7 +9,7 @@ from agentwrap.policy.hosts import Host, HostError, parse_host, special
 from agentwrap.policy.names import HostPattern
 from agentwrap.policy.paths import PathError, normal, portable
 from agentwrap.policy.questions import Answer, Connect, Exec, Family, Lookup, Question, Read, Unix, Write
-from agentwrap.policy.rules import HostRule, PathRules, Policy, Rule
+from agentwrap.policy.rules import COMMAND_LINE, HostRule, PathRules, Policy, Rule, Section
 
 _SPECIAL_WHY = {
     "metadata": "a metadata service gives out the machine's own credentials",
@@ -40,6 +40,16 @@ def decide(policy: Policy, question: Question) -> Answer:
 def _own(name: str) -> Rule:
     """A rule that is no file's."""
     return Rule(f"built-in.{name}")
+
+
+_OPTIONS = {"network.allow": "--allow", "files.write.allow": "--rw"}
+
+
+def _add(policy: Policy, entry: str, where: str) -> str:
+    """How somebody adds an entry to a list of the policy."""
+    if policy.file == COMMAND_LINE and where in _OPTIONS:
+        return f"add `{_OPTIONS[where]} {entry}` to the command line"
+    return f"add `{entry}` to {where} of {policy.file}"
 
 
 def _malformed(error: Exception) -> Answer:
@@ -76,8 +86,8 @@ def _connect(policy: Policy, question: Connect) -> Answer:
 
 
 def _free(policy: Policy) -> bool:
-    """In mode `observe` without a word about the network, nothing is special."""
-    return policy.mode == "observe" and "network" not in policy.stated
+    """Without a word about the network in mode `observe`, or by options about other things, nothing is special."""
+    return "network" in policy.silent or (policy.mode == "observe" and "network" not in policy.stated)
 
 
 def _denied(policy: Policy, host: Host, dialled: Host, question: Connect) -> tuple[HostRule | None, HostRule | None]:
@@ -118,14 +128,13 @@ def _special(
         named = [one for one in named if any(p.exact and p.fits(dialled, question.port) for p in one.patterns)]
     if named and (dialled == host or allowed is not None):
         return Answer("allow", named[0].rule)
-    where = f"network.allow of {policy.file}"
     entry = f"host.loopback:{question.port}" if kind == "loopback" else f"{dialled}:{question.port}"
     if dialled.address is not None and dialled.address.version == 6 and kind != "loopback":
         entry = f"[{dialled}]:{question.port}"
     why = _SPECIAL_WHY[kind]
     if dialled != host:
         why = f"the name leads to {dialled}: {why}"
-    return Answer("deny", _own(kind), why, f"add `{entry}` to {where}")
+    return Answer("deny", _own(kind), why, _add(policy, entry, "network.allow"))
 
 
 def _ordinary(policy: Policy, host: Host, question: Connect, allowed: HostRule | None) -> Answer:
@@ -140,7 +149,7 @@ def _ordinary(policy: Policy, host: Host, question: Connect, allowed: HostRule |
             return _unresolved(waiting)
         return Answer("unknown", waiting[0].rule, "the name behind the address is not known; allow has names")
     entry = f"[{host}]:{question.port}" if ":" in str(host) else f"{host}:{question.port}"
-    return Answer("deny", network.default_rule, "no rule allows it", f"add `{entry}` to network.allow of {policy.file}")
+    return Answer("deny", network.default_rule, "no rule allows it", _add(policy, entry, "network.allow"))
 
 
 def _unresolved(waiting: list[HostRule]) -> Answer:
@@ -166,7 +175,8 @@ def _lookup(policy: Policy, question: Lookup) -> Answer:
     if special(host) == "metadata" and not _free(policy):
         exact = [one for one in network.allow if any(p.exact and p.fits(host, None) for p in one.patterns)]
         if not exact:
-            return Answer("deny", _own("metadata"), _SPECIAL_WHY["metadata"], f"add `{host}` to network.allow")
+            return Answer("deny", _own("metadata"), _SPECIAL_WHY["metadata"],
+                          _add(policy, str(host), "network.allow"))  # fmt: skip
         return Answer("allow", exact[0].rule)
     allowed = _allowed(policy, host, None)
     if allowed is not None:
@@ -177,19 +187,22 @@ def _lookup(policy: Policy, question: Lookup) -> Answer:
     if waiting:
         return _unresolved(waiting)
     return Answer("deny", network.default_rule, "no rule allows any port of it",
-                  f"add `{host}:443` to network.allow of {policy.file}")  # fmt: skip
+                  _add(policy, f"{host}:443", "network.allow"))  # fmt: skip
 
 
 def _unix(policy: Policy, question: Unix) -> Answer:
     if question.inner:
         return Answer("allow", _own("inner"), "something of the run itself listens there")
-    if _free(policy):
-        return Answer("allow", policy.network.default_rule)
     abstract = question.path.startswith("@")
     try:
         path = question.path if abstract else normal(question.path, policy.places)
     except PathError as error:
-        return _malformed(error)
+        return Answer("allow", policy.network.default_rule) if _free(policy) else _malformed(error)
+    if policy.mode != "observe" and defaults.is_own(path, policy.places):
+        return Answer("deny", _own("own-files"), "who answers questions about the agent is not the agent",
+                      "nothing in a policy")  # fmt: skip
+    if _free(policy):
+        return Answer("allow", policy.network.default_rule)
     named = policy.unix.match(path)
     if named is not None:
         return Answer("allow", named.rule)
@@ -215,7 +228,7 @@ def _write(policy: Policy, question: Write) -> Answer:
     try:
         path = normal(question.path, policy.places)
     except PathError as error:
-        return _unclear(policy, policy.write, error)
+        return _unclear(policy, policy.write, "files.write", error)
     if policy.mode != "observe" and defaults.is_own(path, policy.places, tree=question.tree):
         return Answer("deny", _own("own-files"), "recordings, keys and policies are not for the agent to write",
                       "nothing in a policy")  # fmt: skip
@@ -226,10 +239,13 @@ def _write(policy: Policy, question: Write) -> Answer:
         return Answer("allow", _own("device"), "a device that stores nothing")
     if (named := policy.write.allow.literal.get(path)) is not None:
         return Answer("allow", named.rule)
-    if policy.mode != "observe" and not question.folder:
+    if policy.mode != "observe" and "files.write" not in policy.silent and not question.folder:
         protected = defaults.protected_write(path, policy.places, tree=question.tree)
         if protected is not None:
-            change = f"add `{portable(path, policy.places)}`, without wildcards, to files.write.allow of {policy.file}"
+            own_name = portable(path, policy.places)
+            change = f"add `{own_name}`, without wildcards, to files.write.allow of {policy.file}"
+            if policy.file == COMMAND_LINE:
+                change = _add(policy, own_name, "files.write.allow")
             return Answer("deny", _own(protected.name), protected.why, change)
     return _listed(policy.write, "files.write", path, policy)
 
@@ -238,7 +254,7 @@ def _read(policy: Policy, question: Read) -> Answer:
     try:
         path = normal(question.path, policy.places)
     except PathError as error:
-        return _unclear(policy, policy.read, error)
+        return _unclear(policy, policy.read, "files.read", error)
     if policy.mode != "observe" and defaults.is_under(path, policy.places.secret):
         return Answer("deny", _own("own-keys"), "the key that signs recordings is not for the agent to read",
                       "nothing in a policy")  # fmt: skip
@@ -249,13 +265,13 @@ def _exec(policy: Policy, question: Exec) -> Answer:
     try:
         path = normal(question.path, policy.places)
     except PathError as error:
-        return _unclear(policy, policy.exec, error)
+        return _unclear(policy, policy.exec, "exec", error)
     return _denied_or_listed(policy.exec, "exec", path, policy)
 
 
-def _unclear(policy: Policy, rules: PathRules, error: PathError) -> Answer:
+def _unclear(policy: Policy, rules: PathRules, section: Section, error: PathError) -> Answer:
     """A name that does not say where it leads passes only where everything does."""
-    if rules.default == "allow" and not rules.deny and policy.mode == "observe":
+    if section in policy.silent or (rules.default == "allow" and not rules.deny and policy.mode == "observe"):
         return Answer("allow", rules.default_rule)
     return Answer("deny", _own("unclear-path"), str(error), "ask for the path itself")
 
@@ -271,5 +287,5 @@ def _listed(rules: PathRules, section: str, path: str, policy: Policy) -> Answer
         return Answer("allow", rules.default_rule)
     if (allowed := rules.allow.match(path)) is not None:
         return Answer("allow", allowed.rule)
-    change = f"add `{portable(path, policy.places)}` to {section}.allow of {policy.file}"
+    change = _add(policy, portable(path, policy.places), f"{section}.allow")
     return Answer("deny", rules.default_rule, "no rule allows it", change)

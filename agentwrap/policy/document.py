@@ -12,7 +12,7 @@ import msgspec
 
 from agentwrap.errors import AgentwrapError
 from agentwrap.policy import keys, names, paths
-from agentwrap.policy.coverage import Requirement, parse_requirements
+from agentwrap.policy.coverage import GATEWAY_KINDS, Requirement, parse_requirements
 from agentwrap.policy.hosts import Host, HostError, special
 from agentwrap.policy.paths import PathError, PathPattern, Places
 from agentwrap.policy.positions import Path, positions
@@ -58,7 +58,7 @@ def load(data: bytes, file: str, places: Places, configs: Mapping[str, tuple[str
     policy = loader.policy(document)
     if loader.problems:
         raise _refused(file, text, loader.problems)
-    return policy
+    return msgspec.structs.replace(policy, source=text)
 
 
 def _text(data: bytes, file: str) -> str:
@@ -184,7 +184,7 @@ class _Loader:
             except AgentwrapError as error:
                 self.wrong(("require", index), f"`{word}` is nothing that can be required", error.hint)
                 return ()
-        return parse_requirements(",".join(words)) if words else ()
+        return parse_requirements(",".join(words), GATEWAY_KINDS) if words else ()
 
     def default(self, given: Mapping[str, Any], path: Path) -> tuple[Default, Rule]:
         value: Default = given.get("default", "deny")

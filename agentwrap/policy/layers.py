@@ -10,15 +10,15 @@ from typing import Literal
 import msgspec
 
 from agentwrap.policy.decide import decide
-from agentwrap.policy.questions import Answer, Question
-from agentwrap.policy.rules import MODES, Mode, Policy
+from agentwrap.policy.questions import Answer, Question, section_of
+from agentwrap.policy.rules import MODES, Mode, Policy, Section
 
 Name = Literal["flags", "project", "user", "system"]
 ORDER: tuple[Name, ...] = ("flags", "project", "user", "system")
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """One policy and whose it is. `trusted` counts for the project's alone."""
+    """One policy and whose it is; there may be several of one name. `trusted` counts for the project's alone."""
 
     name: Name
     policy: Policy
@@ -38,12 +38,33 @@ def decide_layers(layers: Sequence[Layer], question: Question) -> Answer:
     for _, answer in answers:
         if answer.verdict == "deny" and not _by_default(answer) and not _lifted(answer, answers):
             return answer
+    heard = speaking(ordered, section_of(question)) or ordered
+    answers = [(layer, answer) for layer, answer in answers if layer in heard]
     narrowing = [answer for layer, answer in answers if layer.name == "project" and not layer.trusted]
     wide = [answer for layer, answer in answers if layer.name != "project" or layer.trusted]
     for answer in narrowing:
         if answer.verdict != "allow" or not wide:
             return answer
     return _first(wide)
+
+
+def speaking(layers: Sequence[Layer], section: Section) -> list[Layer]:
+    """The layers that have rules or a default for a section: not those that leave it to others."""
+    return [layer for layer in layers if section not in layer.policy.silent]
+
+
+def restricts_network(layers: Sequence[Layer]) -> bool:
+    """Whether any of them closes or denies some of the network, so that something has to stand in the way."""
+    policies = [layer.policy for layer in speaking(layers, "network")]
+    return any(
+        policy.network.default == "deny" or policy.network.deny or (policy.mode != "observe") for policy in policies
+    )
+
+
+def layer_of(layers: Sequence[Layer], question: Question, answer: Answer) -> Layer | None:
+    """The layer that an answer of `decide_layers` comes from, None where it is nobody's."""
+    ordered = sorted(layers, key=lambda layer: ORDER.index(layer.name))
+    return next((layer for layer in ordered if decide(layer.policy, question) == answer), None)
 
 
 def _first(answers: Sequence[Answer]) -> Answer:

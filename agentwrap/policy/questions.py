@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from agentwrap.policy.rules import Rule
+from agentwrap.policy.rules import Rule, Section
 
 Verdict = Literal["allow", "deny", "unknown"]
 
@@ -90,6 +90,15 @@ class Exec(msgspec.Struct, frozen=True):
 
 
 Question = Connect | Lookup | Unix | Family | Write | Read | Exec
+
+
+def section_of(question: Question) -> Section:
+    """The section of a policy that has the say."""
+    if isinstance(question, Write):
+        return "files.write"
+    if isinstance(question, Read):
+        return "files.read"
+    return "exec" if isinstance(question, Exec) else "network"
 
 
 class Answer(msgspec.Struct, frozen=True):

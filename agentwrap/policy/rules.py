@@ -11,6 +11,8 @@ from agentwrap.policy.paths import PathPattern, Places
 
 Mode = Literal["observe", "ask", "enforce"]
 Default = Literal["allow", "deny"]
+Section = Literal["network", "files.write", "files.read", "exec"]
+COMMAND_LINE = "command line"  # what stands for the file of a policy made of options
 MODES: tuple[Mode, ...] = ("observe", "ask", "enforce")  # from weakest to strictest
 
 
@@ -93,7 +95,11 @@ class PathRules(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """One file, read and checked. Sections that are not in it have the default of the mode (`document.load`)."""
+    """One file, read and checked. Sections that are not in it have the default of the mode (`document.load`).
+
+    `silent`: sections that are left to other layers and to nobody's rules if there is none (`flags.flags_policy`).
+    `source`: the text it was read from.
+    """
 
     file: str
     name: str
@@ -108,13 +114,16 @@ class Policy(msgspec.Struct, frozen=True):
     on_behalf_of: str = ""
     require: tuple[Requirement, ...] = ()
     stated: frozenset[str] = frozenset()
+    silent: frozenset[Section] = frozenset()
+    source: str = ""
 
     def restricts(self) -> tuple[str, ...]:
         """The kinds of coverage without which a recording cannot tell whether this policy was kept."""
         kinds: list[str] = []
         if self.network.default == "deny" or self.network.deny:
             kinds += ["connect", "dns", "udp", "unix"]
-        if self.write.default == "deny" or self.write.deny or self.mode != "observe":
+        built_in = self.mode != "observe" and "files.write" not in self.silent
+        if self.write.default == "deny" or self.write.deny or built_in:
             kinds.append("file-write")
         if self.read.default == "deny" or self.read.deny:
             kinds.append("file-read")

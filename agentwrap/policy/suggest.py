@@ -295,7 +295,7 @@ def _text(lists: Mapping[str, dict[str, Entry]], notes: Mapping[str, str], name:
         "# Read it before you use it: each entry names the programs that needed it.",
         "",
         "version = 1",
-        f"name = {_quoted(name)}",
+        f"name = {quoted(name)}",
         'mode = "enforce"',
         "",
         "[network]",
@@ -316,11 +316,11 @@ def _text(lists: Mapping[str, dict[str, Entry]], notes: Mapping[str, str], name:
 def _list(key: str, entries: Mapping[str, Entry]) -> list[str]:
     if not entries:
         return []
-    rows = [f"  {_quoted(text)},  # {_comment(entries[text].comment())}" for text in sorted(entries)]
+    rows = [f"  {quoted(text)},  # {_comment(entries[text].comment())}" for text in sorted(entries)]
     return [f"{key} = [", *rows, "]"]
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A TOML basic string (TOML 1.0, String)."""
     out = []
     for character in text:

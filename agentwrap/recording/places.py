@@ -49,6 +49,23 @@ def key_paths(env: Mapping[str, str]) -> tuple[Path, Path]:
     return folder / "signing.key", folder / "signing.pub"
 
 
+def policy_path(env: Mapping[str, str]) -> Path:
+    """The policy of this user."""
+    return _base(env, "XDG_CONFIG_HOME", ".config") / "agentwrap" / "policy.toml"
+
+
+def trust_path(env: Mapping[str, str]) -> Path:
+    """The list of project policies that this user trusts."""
+    return state_dir(env) / "trusted"
+
+
+def own_paths(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """What of ours no agent may change: recordings, undo stores, trust, keys, the user's policy, control sockets."""
+    found = [state_dir(env), key_paths(env)[0].parent]
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    return tuple(dict.fromkeys([*found, Path(runtime) / "agentwrap"] if runtime.startswith("/") else found))
+
+
 def recording_name(command: str, started: str, run_id: str) -> str:
     """`CMD-YYYYMMDD-HHMMSS-xxxx.agentlog`; `command` loses its folder and everything that is odd in a file name."""
     stem = "".join(c if c.isascii() and (c.isalnum() or c in "._+-") else "_" for c in command.rsplit("/", 1)[-1])
