@@ -40,13 +40,14 @@ ALLOWED: dict[str, set[str]] = {
     "views": BASE | {"views.source", "recording.reader", "evidence"},
     "export": BASE | {"views.source", "recording.reader", "evidence"},
     "session": BASE | {"launching", "tracing", "gateway", "gateway.callers", "tracing.wire", "approvals", "recording"},
-    "cli": BASE | {"session", "launching", "approvals", "recording", "evidence", "views", "export", *READ, "views.source"},
+    "cli": BASE
+    | {"session", "launching", "approvals", "recording", "evidence", "views", "export", *READ, "views.source"},
 }
 # The pure half takes facts and gives answers: no file, clock, process, socket or chance.
 PURE = {
     *("events", "errors", "text", "policy", "export", "views"),
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
-    *("launching.seccomp", "launching.plan", "launching.enforcement"),
+    *("launching.seccomp", "launching.plan", "launching.enforcement", "launching.survey"),
     *("gateway.callers", "gateway.dns", "gateway.client_hello", "gateway.http_head", "gateway.first_flight"),
     *("gateway.http_body", "gateway.http_answers"),
     *("gateway.known_names", "gateway.refusals", "gateway.reach"),

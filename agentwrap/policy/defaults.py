@@ -124,7 +124,7 @@ def protected_socket(path: str, places: Places) -> bool:
     """Whether a unix socket, by its path in normal form, is a known way out."""
     if path.startswith("/var/run/"):  # a link to /run everywhere (FHS 3.0, 5.13)
         path = path.removeprefix("/var")
-    return any(guarded.pattern.fits(path) for guarded in _patterns(places, WAYS_OUT))
+    return path in places.sockets or any(guarded.pattern.fits(path) for guarded in _patterns(places, WAYS_OUT))
 
 
 @lru_cache(maxsize=16)

@@ -29,7 +29,8 @@ class PathError(ValueError):
 class Places(msgspec.Struct, frozen=True):
     """What `$CWD`, `~` and `$TMP` stand for; absolute.
 
-    `own`: files and folders of ours that no agent may write, `secret`: those it may not read either.
+    `own`: files and folders of ours that no agent may write, `secret`: those it may not read either. `sockets`: unix
+    sockets that lead out of the run here, beside the known ones (what SSH_AUTH_SOCK names).
     """
 
     cwd: str
@@ -37,6 +38,7 @@ class Places(msgspec.Struct, frozen=True):
     tmp: str = "/tmp"
     own: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
 
 
 class PathPattern(msgspec.Struct, frozen=True):
