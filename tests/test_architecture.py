@@ -51,6 +51,7 @@ PURE = {
     *("gateway.callers", "gateway.dns", "gateway.client_hello", "gateway.http_head", "gateway.first_flight"),
     *("gateway.http_body", "gateway.http_answers"),
     *("gateway.known_names", "gateway.refusals", "gateway.reach"),
+    *("gateway.netlink.messages", "gateway.netlink.nftables"),
     *("tracing.stops", "tracing.processes", "tracing.noise", "tracing.syscalls"),
 }
 IMPURE = {

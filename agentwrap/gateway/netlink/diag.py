@@ -6,7 +6,6 @@ Knows the socket, not the process that holds it.
 import errno
 import socket
 import struct
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Literal
 
 from agentwrap.gateway.netlink import channel
@@ -18,6 +17,7 @@ End = tuple[str, int]
 _SOCK_DIAG_BY_FAMILY = 20
 _ANY_COOKIE = struct.pack("=II", 0xFFFFFFFF, 0xFFFFFFFF)
 _LISTENING = 10  # TCP_LISTEN
+_MAPPED = bytes(10) + b"\xff\xff"  # RFC 4291 2.5.5.2
 _ports = struct.Struct("!HH")
 _HEAD = 4  # struct inet_diag_msg: family, state, timer, retransmissions; then struct inet_diag_sockid of 48 bytes
 _UID_AT = _HEAD + 48 + 12
@@ -36,39 +36,40 @@ class Diag:
         is found by its own end where it is not connected. Raises OSError when the kernel refuses to tell, ValueError
         when a host is no address.
         """
-        protocol = socket.IPPROTO_TCP if transport == "tcp" else socket.IPPROTO_UDP
-        ends = (_end(local), _end(remote))
-        family = socket.AF_INET6 if any(host.version == 6 for host, _ in ends) else socket.AF_INET
-        (own, own_port), (other, other_port) = ends
-        first, second = (own, own_port), (other, other_port)
+        own, other = _packed(local[0]), _packed(remote[0])
+        first, second = (local[1], own), (remote[1], other)
         if transport == "udp":
             # net/ipv4/udp_diag.c looks up as for a packet that arrives: its source is the other end.
             first, second = second, first
-        sockid = _ports.pack(first[1], second[1]) + _packed(first[0], family) + _packed(second[0], family)
-        # struct inet_diag_req_v2: family, protocol, extensions, pad, states; interface 0 and no cookie in the sockid.
-        body = struct.pack("=BBBBI", family, protocol, 0, 0, 0xFFFFFFFF) + sockid + bytes(4) + _ANY_COOKIE
+        if len(own) == len(other) == 4:
+            family, hosts = socket.AF_INET, first[1] + bytes(12) + second[1] + bytes(12)
+        else:
+            family, hosts = (
+                socket.AF_INET6,
+                b"".join(_MAPPED + one if len(one) == 4 else one for _, one in (first, second)),
+            )
+        protocol = socket.IPPROTO_TCP if transport == "tcp" else socket.IPPROTO_UDP
+        # struct inet_diag_req_v2: family, protocol, extensions, pad, states; in the sockid interface 0 and no cookie.
+        body = struct.pack("=BBBBI", family, protocol, 0, 0, 0xFFFFFFFF)
+        body += _ports.pack(first[0], second[0]) + hosts + bytes(4) + _ANY_COOKIE
         try:
             answers = channel.ask(self._sock, [(_SOCK_DIAG_BY_FAMILY, 0, body, "socket diagnosis")])
         except OSError as error:
             if error.errno == errno.ENOENT:
                 return None
             raise
-        return next((found for answer in answers if (found := _owner(transport, own_port, answer))), None)
+        return next((found for answer in answers if (found := _owner(transport, local[1], answer))), None)
 
 
-def _end(end: End) -> tuple[IPv4Address | IPv6Address, int]:
-    host, port = end
-    address = ip_address(host)
-    if isinstance(address, IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
-    return address, port
-
-
-def _packed(address: IPv4Address | IPv6Address, family: int) -> bytes:
-    """Sixteen bytes of a sockid. Where the other end is IPv6, an IPv4 address is the mapped one."""
-    if isinstance(address, IPv6Address):
-        return address.packed
-    return bytes(10) + b"\xff\xff" + address.packed if family == socket.AF_INET6 else address.packed + bytes(12)
+def _packed(host: str) -> bytes:
+    """Four bytes, or sixteen for an IPv6 address that is no mapped IPv4 address."""
+    try:
+        if ":" not in host:
+            return socket.inet_pton(socket.AF_INET, host)
+        packed = socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except OSError as error:
+        raise ValueError(f"no address: {host}") from error
+    return packed[12:] if packed.startswith(_MAPPED) else packed
 
 
 def _owner(transport: Transport, own_port: int, answer: bytes) -> tuple[int, int] | None:

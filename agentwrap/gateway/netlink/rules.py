@@ -28,6 +28,8 @@ _MANGLE, _FILTER = -150, 0  # NF_IP_PRI_MANGLE, NF_IP_PRI_FILTER
 _DNS = 53
 # One attribute holds less than 64 KiB.
 _ELEMENTS_AT_ONCE = 1000
+# One datagram holds less than net.core.wmem_default, 208 KiB.
+_TRANSACTION_BYTES = 128 << 10
 
 Address = IPv4Address | IPv6Address
 
@@ -168,7 +170,8 @@ def install(
 def add_known(sock: socket.socket, addresses: Iterable[Address]) -> None:
     """Let TCP to these addresses reach the gateway from now on. Those that are known stay.
 
-    Raises OSError ENFILE when more than `KNOWN_SIZE` of a family would be known: then none of them is added.
+    Raises OSError ENFILE when more than `KNOWN_SIZE` of a family would be known: then none of them is added
+    (of some thousand).
     """
     _change_known(sock, addresses, remove=False)
 
@@ -206,5 +209,14 @@ def _added(name: str, keys: Sequence[bytes], *, remove: bool = False) -> list[Re
 
 
 def _send(sock: socket.socket, requests: Sequence[Request]) -> None:
-    if requests:
-        ask(sock, nft.batch(requests), nft.expression_named)
+    """In one transaction where it fits the send buffer: the filter always does, long lists of elements follow it."""
+    together: list[Request] = []
+    size = 0
+    for request in requests:
+        if size + len(request[2]) > _TRANSACTION_BYTES:
+            ask(sock, nft.batch(together), nft.expression_named)
+            together, size = [], 0
+        together.append(request)
+        size += len(request[2])
+    if together:
+        ask(sock, nft.batch(together), nft.expression_named)
