@@ -15,15 +15,15 @@ from pathlib import Path
 
 from agentwrap.approvals import ancestry, folder, messages, peers
 from agentwrap.approvals.messages import AskPending, Failure, GiveAnswer, Pending, Reply, RunFacts, Taken
-from agentwrap.approvals.registry import Refusal, Registry
+from agentwrap.approvals.registry import Given, Refusal, Registry
 
 MAX_CONNECTIONS = 64
 CONNECTION_S = 3.0
 _NO_DESCRIPTOR_S = 0.1
 _REFUSED_TEXT = "{}; answer from a terminal outside of the run"
 
-OnAnswer = Callable[[str, str, str, int, int, str], None]
-"""(question, answer, approver, uid, pid, reason). Called in the server's thread, with the lock held."""
+OnEnded = Callable[[Given], None]
+"""A question ended: somebody answered, or nobody did in time. Called in the server's thread, with the lock held."""
 OnRefused = Callable[[int, int, str], None]
 """(pid, uid, why): somebody tried who may not."""
 
@@ -56,7 +56,7 @@ class ControlServer:
         path: Path,
         registry: Registry,
         is_descendant: Callable[[int], bool],
-        on_answer: OnAnswer,
+        on_ended: OnEnded,
         *,
         facts: RunFacts,
         now: Callable[[], int],
@@ -64,7 +64,7 @@ class ControlServer:
     ) -> None:
         self.path = path
         self.lock = threading.Lock()
-        self._registry, self._is_descendant, self._on_answer = registry, is_descendant, on_answer
+        self._registry, self._is_descendant, self._on_ended = registry, is_descendant, on_ended
         self._facts, self._now, self._on_refused = facts, now, on_refused
         self._connections: dict[int, _Connection] = {}
         self._closing = False
@@ -82,10 +82,14 @@ class ControlServer:
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._thread.start()
 
+    def look(self) -> None:
+        """Something began to wait: the thread finds out until when."""
+        os.eventfd_write(self._wake, 1)
+
     def close(self) -> None:
         """Stop, and take the socket away."""
         self._closing = True
-        os.eventfd_write(self._wake, 1)
+        self.look()
         self._thread.join()
         self.path.unlink(missing_ok=True)
 
@@ -94,12 +98,15 @@ class ControlServer:
     def _serve(self) -> None:
         listening = True
         while not self._closing:
-            for key, _ in self._selector.select(CONNECTION_S if self._connections else None):
+            for key, _ in self._selector.select(self._patience_s()):
                 if key.fileobj is self._listener:
                     self._accept()
                 elif key.fd in self._connections:
                     self._move(self._connections[key.fd])
+                else:
+                    os.eventfd_read(self._wake)
             self._drop_late()
+            self._expire()
             has_room = len(self._connections) < MAX_CONNECTIONS
             if has_room != listening:
                 # What cannot be taken now waits in the backlog; it is taken when the slow ones are dropped.
@@ -113,6 +120,23 @@ class ControlServer:
         self._selector.close()
         self._listener.close()
         os.close(self._wake)
+
+    def _patience_s(self) -> float | None:
+        """How long nothing has to be done by itself, in seconds."""
+        with self.lock:
+            until = min((one.until_ns for one in self._registry.waiting()), default=None)
+        ends = [CONNECTION_S] if self._connections else []
+        if until is not None:
+            ends.append(max(0.0, (until - self._now()) / 1e9))
+        return min(ends, default=None)
+
+    def _expire(self) -> None:
+        with self.lock:
+            for given in self._registry.expire(self._now()):
+                try:
+                    self._on_ended(given)
+                except Exception:
+                    continue  # the gateway has its own clock, and the others are still to be told
 
     def _accept(self) -> None:
         try:
@@ -186,7 +210,7 @@ class ControlServer:
         if isinstance(ended, Refusal):
             return Failure(ended.kind, given=ended.given)
         try:
-            self._on_answer(request.ask, request.answer, request.approver, peer.uid, peer.pid, request.reason)
+            self._on_ended(ended)
         except Exception as error:  # whatever it is, the approver is told and the next one is served
             return Failure("busy", f"the run could not be told: {error}")
         return Taken(ended)

@@ -1,4 +1,4 @@
-"""On which line each key and each item of a TOML document stands: `tomllib` does not tell.
+"""On which line, and where in it, each key and each item of a TOML document stands: `tomllib` does not tell.
 
 Reads only documents that `tomllib` has accepted, so it may be simple: it finds where values begin and end, and leaves
 what they mean to the parser.
@@ -6,6 +6,7 @@ what they mean to the parser.
 
 import re
 import tomllib
+from typing import NamedTuple
 
 Path = tuple[str | int, ...]
 
@@ -27,6 +28,20 @@ def positions(text: str) -> dict[Path, int]:
     return _Scan(text).run()
 
 
+class Spans(NamedTuple):
+    """Offsets in a text. `values`: begin and end of each value, `headers`: the end of each table's header."""
+
+    values: dict[Path, tuple[int, int]]
+    headers: dict[Path, int]
+
+
+def spans(text: str) -> Spans:
+    """Offsets by path, as `positions` has lines."""
+    scan = _Scan(text)
+    scan.run()
+    return Spans(scan.values, scan.headers)
+
+
 class _Scan:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -34,6 +49,8 @@ class _Scan:
         self.line = 1
         self.seen = 0
         self.found: dict[Path, int] = {}
+        self.values: dict[Path, tuple[int, int]] = {}
+        self.headers: dict[Path, int] = {}
 
     def run(self) -> dict[Path, int]:
         table: Path = ()
@@ -57,6 +74,7 @@ class _Scan:
                 self._pair(table)
                 continue
             self._note(table)
+            self.headers[table] = self.at
 
     @staticmethod
     def _inside_arrays(keys: Path, counts: dict[Path, int]) -> Path:
@@ -109,12 +127,14 @@ class _Scan:
         self._value(path)
 
     def _value(self, path: Path) -> None:
+        start = self.at
         if self.text.startswith("[", self.at):
             self._array(path)
         elif self.text.startswith("{", self.at):
             self._inline(path)
         elif not self._take(_STRING):
             self._take(_PLAIN)
+        self.values[path] = (start, self.at)
 
     def _array(self, path: Path) -> None:
         self.at += 1

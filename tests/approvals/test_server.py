@@ -15,7 +15,7 @@ import pytest
 
 from agentwrap.approvals import ancestry, client, folder, server
 from agentwrap.approvals.messages import AskPending, Failure, GiveAnswer, Pending, Reply, RunFacts, Taken, encode
-from agentwrap.approvals.registry import Registry, Waiting
+from agentwrap.approvals.registry import Given, Registry, Waiting
 
 FACTS = RunFacts("3f2a0000", "curl https://example.org", mode="ask")
 ASKER = """
@@ -38,13 +38,13 @@ class Served:
         self.path = path
         self.registry = Registry()
         self.roots: set[int] = set()
-        self.answers: list[tuple[str, str, str, int, int, str]] = []
+        self.answers: list[Given] = []
         self.refused: list[tuple[int, int, str]] = []
         self.now = 10
         self.broken = False
         self.before_judging = lambda: None
         self.server = server.ControlServer(
-            path, self.registry, self.is_descendant, self.on_answer,
+            path, self.registry, self.is_descendant, self.on_ended,
             facts=FACTS, now=lambda: self.now, on_refused=lambda *who: self.refused.append(who),
         )  # fmt: skip
         self.server.start()
@@ -53,10 +53,10 @@ class Served:
         self.before_judging()
         return ancestry.descends(pid, self.roots)
 
-    def on_answer(self, *given: str | int) -> None:
+    def on_ended(self, given: Given) -> None:
         if self.broken:
             raise OSError("the disk is full")
-        self.answers.append(given)  # type: ignore[arg-type]
+        self.answers.append(given)
 
     def add(self, one: Waiting) -> None:
         with self.server.lock:
@@ -95,7 +95,8 @@ def test_what_waits_is_told_and_answered_once(served: Served) -> None:
     taken = served.ask(GiveAnswer("a1", "run", "ann", "looks fine"))
     assert isinstance(taken, Taken)
     assert (taken.given.approver, taken.given.uid, taken.given.pid) == ("ann", os.getuid(), os.getpid())
-    assert served.answers == [("a1", "run", "ann", os.getuid(), os.getpid(), "looks fine")]
+    assert served.answers == [taken.given]
+    assert taken.given.reason == "looks fine"
     again = served.ask(GiveAnswer("a1", "deny", "bob"))
     assert again == Failure("answered", given=taken.given)
     assert served.ask(GiveAnswer("a9", "deny")) == Failure("unknown")
@@ -110,7 +111,18 @@ def test_an_answer_after_the_deadline_does_not_count(served: Served) -> None:
     assert isinstance(late, Failure)
     assert late.given is not None
     assert late.given.outcome == "expired"
-    assert served.answers == []
+    assert [one.outcome for one in served.answers] in ([], ["expired"])
+
+
+def test_what_nobody_answers_expires_by_itself_once(served: Served) -> None:
+    served.add(waiting("a1", until_ns=100))
+    served.add(waiting("a2", until_ns=200))
+    served.now = 100
+    served.server.look()
+    assert isinstance(served.ask(), Pending)
+    served.ask()
+    assert [one.waiting.ask for one in served.answers] == ["a1"]
+    assert served.ask() == Pending(FACTS, 100, (waiting("a2", until_ns=200),))
 
 
 def test_of_a_hundred_approvers_at_once_one_is_the_first(served: Served) -> None:
@@ -256,7 +268,8 @@ def test_root_may_answer_for_a_plain_user(plain_user: Callable[..., "subprocess.
         "import sys; from pathlib import Path\n"
         "from agentwrap.approvals import server, messages, registry\n"
         "known = registry.Registry(); known.add(registry.Waiting('a1', 'q', 'w', 0, 100))\n"
-        "one = server.ControlServer(Path(sys.argv[1]), known, lambda pid: False, lambda *given: print(*given[:4]),\n"
+        "one = server.ControlServer(Path(sys.argv[1]), known, lambda pid: False,\n"
+        "    lambda one: print(one.waiting.ask, one.outcome, one.approver, one.uid),\n"
         "    facts=messages.RunFacts('3f2a'), now=lambda: 1)\n"
         "one.start(); sys.stdin.read(); one.close()"
     )
@@ -350,7 +363,7 @@ def test_a_killed_run_leaves_a_socket_that_the_next_one_removes(tmp_path: Path) 
     code = (
         "import sys; from pathlib import Path\n"
         "from agentwrap.approvals import server, messages, registry\n"
-        "one = server.ControlServer(Path(sys.argv[1]), registry.Registry(), lambda pid: False, lambda *given: None,\n"
+        "one = server.ControlServer(Path(sys.argv[1]), registry.Registry(), lambda pid: False, lambda one: None,\n"
         "    facts=messages.RunFacts('3f2a'), now=lambda: 1)\n"
         "one.start(); print('ready', flush=True); sys.stdin.read()"
     )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentwrap.policy.positions import Path, positions
+from agentwrap.policy.positions import Path, positions, spans
 
 TEXT = '''version = 1  # [not.a.table]
 "odd key".b = "x # y"
@@ -85,3 +85,18 @@ def test_every_key_of_every_document_is_found(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "\n\n# only\n", "a = 1", "a = 1\r\nb = [1,\r\n2]\r\n"])
 def test_documents_without_much(text: str) -> None:
     assert paths_of(tomllib.loads(text)) <= set(positions(text))
+
+
+def test_spans_of_values_and_the_ends_of_headers() -> None:
+    found = spans(TEXT)
+    texts = {path: TEXT[start:end] for path, (start, end) in found.values.items()}
+    assert texts["version",].strip() == "1"
+    assert texts["odd key", "b"] == '"x # y"'
+    assert texts["network", "allow", 1] == "'b'"
+    assert texts["network", "allow", 2] == '"""\nc"""'
+    assert texts["network", "allow"].startswith('[\n  "a",')
+    assert texts["network", "allow"].endswith('c""",\n]')
+    assert texts["network", "deny"] == "[]"
+    assert texts["files", "write", "allow", 1] == "{ y = 1 }"
+    assert TEXT[: found.headers["network",]].endswith("[network]")
+    assert TEXT[: found.headers["mcp", 1, "when"]].endswith("[mcp.when]")

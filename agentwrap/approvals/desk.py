@@ -1,0 +1,166 @@
+"""What a session uses to ask a human: one object between the gateway's questions, the socket and the recording.
+
+Knows the events of asking. An answer is on disk before the gateway hears of it, so that nothing is let through on a
+word that no record holds. Where nobody can be asked, the answer is no, at once.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Literal, cast
+
+from agentwrap import text
+from agentwrap.approvals import ancestry
+from agentwrap.approvals.messages import RunFacts, public_id
+from agentwrap.approvals.registry import ANSWERS, Given, Registry, Waiting
+from agentwrap.approvals.server import ControlServer
+from agentwrap.events import ActDenied, AskAnswered, AskWaiting, Item
+
+_SHOWN_CHARACTERS = 500
+_TOLD_PEERS = 100
+Answered = Literal["once", "run", "always", "deny", "expired", "unattended"]
+
+
+def nobody_to_ask(*, waits_anyway: bool) -> str:
+    """Why there is no human to ask; empty where there may be one.
+
+    `waits_anyway`: a time to wait was asked for, so somebody is going to answer from elsewhere. Otherwise there has to
+    be a terminal: in a CI job nobody looks, and waiting would only delay the denial.
+    """
+    if waits_anyway or os.isatty(0) or os.isatty(2):
+        return ""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return "the run has no terminal, and no --ask-timeout"
+    return ""
+
+
+def may_speak() -> bool:
+    """Whether a line on our standard error disturbs nobody: not where the agent draws on a terminal."""
+    return not (os.isatty(1) and os.isatty(2))
+
+
+class Desk:
+    """Asks for one run. Make it after the last fork (the socket must not live on in a child).
+
+    `path`: where the control socket goes, None for none. `roots`: tracer and supervisor, whose descendants may not
+    answer. `record`: writes events and returns when they are on disk. `tell`: one line to the gateway. `say`: one line
+    to the human at the run's terminal.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        facts: RunFacts,
+        *,
+        roots: Collection[int],
+        now: Callable[[], int],
+        record: Callable[[list[Item]], None],
+        tell: Callable[[bytes], None],
+        say: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self.failure = "" if path is not None else "there is no control socket"
+        self._facts, self._roots = facts, frozenset(roots)
+        self._now, self._record, self._tell, self._say = now, record, tell, say
+        self._registry = Registry()
+        self._tries: Counter[tuple[int, int, str]] = Counter()
+        self._server: ControlServer | None = None
+        if path is not None:
+            self._open(path)
+
+    def _open(self, path: Path) -> None:
+        server = ControlServer(
+            path,
+            self._registry,
+            lambda pid: ancestry.descends(pid, self._roots),
+            self._settle,
+            facts=self._facts,
+            now=self._now,
+            on_refused=self._tried,
+        )
+        try:
+            server.start()
+        except OSError as error:
+            self.failure = f"there is no control socket: {error}"
+            return
+        self._server = server
+
+    def hear(self, items: Iterable[Item]) -> None:
+        """What the gateway told, already recorded: questions that begin, and those that it gave up by itself."""
+        for item in items:
+            if isinstance(item, AskWaiting):
+                self._begin(item)
+            elif isinstance(item, AskAnswered) and self._server is not None:
+                with self._server.lock:
+                    self._registry.withdraw(item.ask, item.at_ns, reason=item.answer)
+
+    def _begin(self, asked: AskWaiting) -> None:
+        waiting = Waiting(
+            asked.ask,
+            text.clip(text.escape(asked.question), _SHOWN_CHARACTERS),
+            text.clip(ancestry.told(asked.pid, self._roots), _SHOWN_CHARACTERS),
+            asked.at_ns,
+            asked.until_ns,
+        )
+        if self._server is None:
+            self._settle(Given(waiting, "unattended", self._now(), reason=self.failure))
+            return
+        with self._server.lock:
+            denied = self._registry.add(waiting)
+        if denied is not None:
+            self._settle(denied)
+            return
+        self._server.look()
+        shown = public_id(waiting.ask, self._facts.run)
+        self._say(f"agentwrap: waiting for a human: {waiting.question} (agentwrap approve {shown})")
+
+    def close(self) -> None:
+        """The run is over: nothing can be answered any more."""
+        if self._server is not None:
+            self._server.close()
+            more = {who: count - 1 for who, count in self._tries.items() if count > 1}
+            if more:
+                self._tell_tries(more)
+
+    def _settle(self, given: Given) -> None:
+        """Record how it ended, then tell the gateway."""
+        self._record([_event(given, self._now())])
+        word = given.outcome if given.outcome in ANSWERS else "deny"
+        self._tell(f"Y{given.waiting.ask} {word}".encode())
+
+    def _tried(self, pid: int, uid: int, why: str) -> None:
+        """Somebody asked who may not: the first try of a process is told at once, how often in all at the end."""
+        who = (pid, uid, why)
+        if who not in self._tries and len(self._tries) >= _TOLD_PEERS:
+            who = (0, uid, why)
+        self._tries[who] += 1
+        if self._tries[who] == 1:
+            self._tell_tries({who: 1})
+
+    def _tell_tries(self, tries: Mapping[tuple[int, int, str], int]) -> None:
+        assert self._server is not None
+        target = os.fsencode(self._server.path)
+        self._record(
+            [
+                ActDenied(
+                    at_ns=self._now(), pid=pid, decision="deny", by="guard", rule=b"built-in.self-approval",
+                    why=f"{why} (user {uid})".encode(), act="reach", target=target, call="connect", mechanism="peer",
+                    count=count,
+                )
+                for (pid, uid, why), count in tries.items()
+            ]
+        )  # fmt: skip
+
+
+def _event(given: Given, at_ns: int) -> AskAnswered:
+    return AskAnswered(
+        at_ns=at_ns,
+        ask=given.waiting.ask,
+        answer=cast("Answered", given.outcome),
+        approver=given.approver.encode("utf-8", "replace"),
+        uid=given.uid,
+        approver_pid=given.pid,
+        reason=given.reason.encode("utf-8", "replace"),
+    )
