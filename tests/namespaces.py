@@ -1,6 +1,7 @@
 """Code of a test inside user and network namespaces of its own: nothing it sends can leave, nothing it makes stays."""
 
 import ctypes
+import encodings.idna  # noqa: F401  # loaded by a lookup, which a plain user may not be able to do any more
 import os
 import signal
 import traceback

@@ -15,7 +15,7 @@ from walled import GROUP, OWN4, OWN6, PORT, Wall
 from agentwrap.gateway.netlink import channel, packets, routes, rules
 from agentwrap.gateway.netlink.known_addresses import KnownAddresses
 
-IPV6_RECVERR = 25
+IPV6_RECVERR, MSG_FASTOPEN = 25, 0x20000000  # linux/in6.h, linux/socket.h
 
 pytestmark = pytest.mark.serial  # some look at how long a refusal takes
 
@@ -233,6 +233,53 @@ def test_other_datagrams_are_refused_at_once(who: str, open_addresses: bool) -> 
         ]
         assert {row.uid for row in rows} == {os.geteuid()}
         assert rules.counters(wall.nft) == {"aw-tcp": 0, "aw-udp": 5, "aw-lo": 0}
+
+    inside(body, who)
+
+
+@pytest.mark.parametrize("protocol", ["MPTCP", "SCTP", "UDPLITE"])
+def test_less_common_transports_meet_the_same_rules(who: str, protocol: str) -> None:
+    number, kind = {
+        "MPTCP": (262, socket.SOCK_STREAM),
+        "SCTP": (132, socket.SOCK_STREAM),
+        "UDPLITE": (136, socket.SOCK_DGRAM),
+    }[protocol]
+
+    def body() -> None:
+        wall = Wall(networks=["9.9.9.9"])
+        try:
+            made = [socket.socket(socket.AF_INET, kind, number) for _ in range(2)]
+        except OSError as error:
+            pytest.skip(f"this kernel has no {protocol}: {error}")
+        for sock in made:
+            sock.settimeout(10)
+        if protocol == "UDPLITE":
+            with pytest.raises(PermissionError):
+                made[0].sendto(b"x", ("9.9.9.9", 53))
+        else:
+            with pytest.raises(OSError, match="refused"):
+                made[0].connect(("1.2.3.4", 443))
+        if protocol == "MPTCP":
+            made[1].connect(("9.9.9.9", 443))
+            assert wall.listener.accept()[0].getsockname()[:2] == ("::ffff:9.9.9.9", 443)
+        (row,) = wall.refused()
+        assert row.protocol == {"MPTCP": 6}.get(protocol, number)
+
+    inside(body, who)
+
+
+def test_data_in_the_first_segment_changes_nothing(who: str) -> None:
+    """TCP Fast Open: sendto(2) that connects."""
+
+    def body() -> None:
+        wall = Wall(networks=["9.9.9.9"])
+        with socket.socket() as sock, pytest.raises(ConnectionRefusedError):
+            sock.sendto(b"x", MSG_FASTOPEN, ("1.2.3.4", 443))
+        with socket.socket() as sock:
+            assert sock.sendto(b"x", MSG_FASTOPEN, ("9.9.9.9", 443)) == 1
+            accepted = wall.listener.accept()[0]
+            accepted.setblocking(True)
+            assert accepted.recv(9) == b"x"
 
     inside(body, who)
 
