@@ -1,0 +1,254 @@
+"""connect(2) on behalf: the address is copied once, judged, and the copy is what our duplicate is connected to.
+
+The caller's own call is never continued, so that nothing it does to its memory or its descriptors meanwhile matters.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+
+from agentwrap.events import Transport
+from agentwrap.tracing.guard import raw_calls, sockaddr
+from agentwrap.tracing.guard.answers import Answers
+from agentwrap.tracing.guard.calls import ANSWERED, PASS, Arguments, Call, fail, read
+from agentwrap.tracing.guard.listeners import LISTENING, SYN_SENT
+from agentwrap.tracing.guard.route import Router
+from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, AF_UNSPEC, STORAGE, Endpoint
+from agentwrap.tracing.guard.sockets import STREAM, Known, Sockets, inode_of
+from agentwrap.tracing.guard.told import Told
+from agentwrap.tracing.guard.waiting import KILLED, Workers, until
+from agentwrap.tracing.syscalls.addresses import DNS_PORT
+from agentwrap.tracing.tracee import Memory, signed
+
+
+def begin(sock: socket.socket, address: bytes) -> tuple[int, bool]:
+    """Connect without ever waiting: (errno or 0, whether a blocking socket has to wait for the outcome)."""
+    descriptor = sock.fileno()
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    if flags & os.O_NONBLOCK:
+        return raw_calls.connect(descriptor, address), False
+    # For some microseconds the program's own flags say non-blocking, too. It waits in connect, on this very socket.
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+    try:
+        number = raw_calls.connect(descriptor, address)
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
+    if number != errno.EINPROGRESS:
+        return number, False
+    # On loopback the handshake is over by the time that connect returns.
+    if raw_calls.ready_to_write(sock, 0):
+        return finish(sock, address), False
+    return number, True
+
+
+def finish(sock: socket.socket, address: bytes) -> int:
+    """The outcome of a connect that is over. Asked again, the kernel takes the socket as connected (af_inet.c)."""
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or raw_calls.connect(sock.fileno(), address)
+
+
+class Connecting:
+    """connect for every kind of socket, and getpeername, which must agree with it."""
+
+    def __init__(
+        self, memory: Memory, answers: Answers, sockets: Sockets, router: Router, told: Told, workers: Workers
+    ) -> None:
+        self._memory = memory
+        self._answers = answers
+        self._sockets = sockets
+        self._router = router
+        self._told = told
+        self._workers = workers
+
+    def connect(self, call: Call, arguments: Arguments) -> int:
+        """PASS for what is no internet socket, ANSWERED, or an errno. Raises OSError as the call would fail."""
+        descriptor, pointer, size = signed(arguments[0]), arguments[1], signed(arguments[2])
+        inode = inode_of(call.tid, descriptor)
+        if not 0 <= size <= STORAGE:
+            raise fail(errno.EINVAL)
+        raw = read(self._memory, call.tid, pointer, size)
+        known = self._sockets.get(inode)
+        if known is None:
+            known = self.adopt(call, descriptor, inode, sockaddr.family_of(raw))
+            if known is None:
+                return PASS
+        with self._sockets.hold(known, call.process.pid, call.tid, descriptor) as sock:
+            if known.kind == STREAM:
+                return self._stream(call, known, sock, raw)
+            if sock is None:
+                self._told.unknown(call.process, call.name, f"socket:[{inode}]")
+                return errno.EPERM
+            return self._datagram(call, known, sock, raw)
+
+    def adopt(self, call: Call, descriptor: int, inode: int, family: int | None) -> Known | None:
+        """A socket that we did not make: None if it is none of ours to handle. Raises OSError (EPERM) if it cannot be.
+
+        Inherited, accepted, received over a unix socket, or made so long ago that it was forgotten.
+        """
+        if family in (AF_UNIX, AF_NETLINK):
+            return None  # an internet socket takes no such address
+        if self._sockets.can_take:
+            sock = self._sockets.take(call.process.pid, call.tid, descriptor)
+            if sock is not None:
+                with sock:
+                    if sock.family not in (AF_INET, AF_INET6):
+                        return None
+                    if sock.type in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                        raw_calls.keep_to_loopback(sock)
+                        return self._sockets.add(sock, sock.type, sock.family)
+        elif family == AF_UNSPEC and is_local(call.tid, inode):
+            return None
+        self._told.unknown(call.process, call.name, f"socket:[{inode}]")
+        raise fail(errno.EPERM)
+
+    def _stream(self, call: Call, known: Known, sock: socket.socket | None, raw: bytes) -> int:
+        if known.connecting:
+            return errno.EALREADY
+        if sock is None:
+            return self._again(call, known)
+        if sockaddr.family_of(raw) == AF_UNSPEC:
+            known.peer = None
+            return self._done(call, raw_calls.connect(sock.fileno(), raw))
+        to = self._router.destination(known, sock, raw)
+        inner = self._router.is_inner(to, stream=True)
+        if known.peer is None:
+            self._tell(call, known, to)
+        if not inner and self._router.is_gateway(to):
+            return errno.ECONNREFUSED
+        if not self._answers.stands(call.request):
+            return ANSWERED
+        judge = self._router.settings.judge
+        if judge is not None and (number := judge(call.process, "tcp", to.host, to.port)):
+            return number
+        if inner:
+            return self._start(call, known, sock, to, sockaddr.encode(to, known.family))
+        target = self._router.gateway(known, sock, to, self._router.settings.tcp_port)
+        if known.peer is None:  # a connected one says so by itself: EISCONN
+            self._router.bind_source(known, sock, target)
+            try:
+                self._router.announce(call.process, known, sock, to)
+            except BlockingIOError:
+                self._later(call, known, sock, to, sockaddr.encode(target, known.family), announce=True)
+                return ANSWERED
+        return self._start(call, known, sock, to, sockaddr.encode(target, known.family))
+
+    def _start(self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes) -> int:
+        number, waits = begin(sock, address)
+        if waits:
+            self._later(call, known, sock, to, address, announce=False)
+            return ANSWERED
+        self._connected(known, sock, to, number)
+        return self._done(call, number)
+
+    def _connected(self, known: Known, sock: socket.socket, to: Endpoint, number: int) -> None:
+        known.connecting = False
+        if number in (0, errno.EINPROGRESS):
+            known.fresh = number != 0
+            known.peer = to
+            known.port = raw_calls.port_of(sock)
+            self._sockets.drop(known)
+
+    def _later(
+        self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes, *, announce: bool
+    ) -> None:
+        """The outcome has to be waited for: on a thread of its own, with a duplicate of its own."""
+        known.connecting = True
+        ours = raw_calls.duplicate(sock)
+
+        def wait() -> None:
+            number = errno.ECONNABORTED
+            try:
+                number = self._wait(call, known, ours, to, address, announce=announce)
+            except OSError as error:
+                number = error.errno or number
+            finally:
+                known.connecting = False
+                ours.close()
+                if number != KILLED:
+                    self._answers.outcome(call.request, number)
+
+        self._workers.run(wait)
+
+    def _wait(
+        self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes, *, announce: bool
+    ) -> int:
+        number, waits = errno.EINPROGRESS, True
+        if announce:
+            self._router.announce(call.process, known, sock, to, wait=True)
+            number, waits = begin(sock, address)
+        if waits:
+            limit = raw_calls.time_limit_s(sock, socket.SO_SNDTIMEO)
+            ready = lambda patience: raw_calls.ready_to_write(sock, patience)  # noqa: E731
+            ended = until(ready, self._answers, call.request, call.tid, limit)
+            # Given up because of a signal or SO_SNDTIMEO: the connection goes on, as natively (connect(2)).
+            number = finish(sock, address) if not ended else errno.EINPROGRESS if ended == errno.ETIMEDOUT else ended
+            if ended:
+                self._connected(known, sock, to, errno.EINPROGRESS)
+                return number
+        self._connected(known, sock, to, number)
+        return number
+
+    def _again(self, call: Call, known: Known) -> int:
+        """A connect on a socket that we connected and kept no duplicate of."""
+        if known.peer is None:
+            self._told.unknown(call.process, call.name, f"socket:[{known.inode}]")
+            return errno.EPERM
+        state = self._router.listeners.state(known.family, known.port, known.inode)
+        if state is None:
+            return errno.ECONNREFUSED
+        if state == SYN_SENT:
+            return errno.EALREADY
+        if known.fresh and state != LISTENING:
+            known.fresh = False
+            return self._done(call, 0)
+        return errno.EISCONN
+
+    def _datagram(self, call: Call, known: Known, sock: socket.socket, raw: bytes) -> int:
+        if sockaddr.family_of(raw) == AF_UNSPEC:
+            known.peer = known.server = None
+            return self._done(call, raw_calls.connect(sock.fileno(), raw))
+        to = self._router.destination(known, sock, raw)
+        inner = self._router.is_inner(to, stream=False)
+        self._tell(call, known, to)
+        if not self._answers.stands(call.request):
+            return ANSWERED
+        known.server = None
+        if inner:
+            known.peer = None
+            return self._done(call, raw_calls.connect(sock.fileno(), sockaddr.encode(to, known.family)))
+        if to.port == DNS_PORT:
+            target = self._router.gateway(known, sock, to, self._router.settings.dns_port)
+            known.server = to
+        else:
+            # Connecting says nothing to anybody; getaddrinfo does it to learn the source address (RFC 6724).
+            target = self._router.nowhere(known, sock, to)
+        number = raw_calls.connect(sock.fileno(), sockaddr.encode(target, known.family))
+        if not number:
+            known.peer = to
+            if to.port == DNS_PORT:
+                self._router.announce(call.process, known, sock, to, wait=True)
+        return self._done(call, number)
+
+    def _tell(self, call: Call, known: Known, to: Endpoint) -> None:
+        transport: Transport = "tcp" if known.kind == STREAM else "udp"
+        self._told.connect(call.process, "inet" if known.family == AF_INET else "inet6", transport, to)
+
+    def _done(self, call: Call, number: int) -> int:
+        if number:
+            return number
+        self._answers.outcome(call.request, 0)
+        return ANSWERED
+
+
+def is_local(tid: int, inode: int) -> bool:
+    """Whether a socket is a unix or netlink one, by the kernel's own lists."""
+    for name, column in (("unix", 6), ("netlink", 9)):
+        try:
+            with open(f"/proc/{tid}/net/{name}", "rb") as lines:
+                for line in lines:
+                    words = line.split()
+                    if len(words) > column and words[column] == b"%d" % inode:
+                        return True
+        except OSError:
+            continue
+    return False

@@ -1,0 +1,178 @@
+"""The run's internet sockets, known by their inode, and how we get hold of one when it is to be connected.
+
+A duplicate taken at the moment it is needed (pidfd_getfd(2)) is best: nothing is kept, so nothing of the tracee's lives
+longer than it means to. Docker's profile refuses that call. There a duplicate is kept from the making of a socket:
+
+    of a stream   until it is connected or listens; a kept one would hold back the end of its connection
+    of datagrams  as long as the run has the socket
+    of either     never longer than `MAX_KEPT` others: then the oldest goes, and a connect on it is refused and told
+
+No call says that a socket was closed (asking about `close` would cost most of all), so every now and then, and when a
+bind could fail because of a duplicate of ours, those that no process has any more are dropped.
+"""
+
+import errno
+import os
+import socket
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from agentwrap.tracing.guard import raw_calls
+from agentwrap.tracing.guard.listeners import Owners, inode_in
+from agentwrap.tracing.guard.sockaddr import Endpoint
+
+MAX_KEPT = 4096
+MAX_KNOWN = 65_536
+FIRST_SWEEP = 256
+_MAX_QUESTIONS = 64
+STREAM, DATAGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
+
+
+@dataclass(slots=True)
+class Known:
+    """One socket. `peer`: whom the program believes to be connected with; `kept`: our duplicate, if we keep one.
+
+    `port`: its own, once connected. `asked`: name servers by the id of the question, `server`: the last of them.
+    `told`: the gateway knows who sends from here to this server. `connecting`: between the connect and its outcome.
+    `fresh`: connected, but the program's non-blocking connect has not been told so yet.
+    """
+
+    inode: int
+    kind: int
+    family: int
+    kept: socket.socket | None = None
+    peer: Endpoint | None = None
+    port: int = 0
+    connecting: bool = False
+    fresh: bool = False
+    server: Endpoint | None = None
+    told: Endpoint | None = None
+    asked: OrderedDict[int, Endpoint] = field(default_factory=OrderedDict)
+
+    @property
+    def redirected(self) -> bool:
+        """Whether datagrams come from the gateway in the name of somebody else."""
+        return self.server is not None
+
+    def ask(self, question: int, server: Endpoint) -> None:
+        """Remember which name server a question was meant for."""
+        self.server = server
+        self.asked[question] = server
+        self.asked.move_to_end(question)
+        if len(self.asked) > _MAX_QUESTIONS:
+            self.asked.popitem(last=False)
+
+
+class Sockets:
+    """All sockets that the guard made or took over. The notify thread alone adds and finds."""
+
+    def __init__(self, owners: Owners, *, can_take: bool, limit: int = MAX_KEPT) -> None:
+        self.can_take = can_take
+        self._owners = owners
+        self._limit = limit
+        self._known: OrderedDict[int, Known] = OrderedDict()
+        self._kept: OrderedDict[int, Known] = OrderedDict()
+        self._sweep_at = min(FIRST_SWEEP, limit)
+
+    def add(self, sock: socket.socket, kind: int, family: int) -> Known:
+        """A socket that now is the run's. Ours is kept where it could not be had again, else the caller closes it."""
+        known = Known(os.fstat(sock.fileno()).st_ino, kind, family)
+        self._known[known.inode] = known
+        if len(self._known) > MAX_KNOWN:
+            self._forget_one()
+        if not self.can_take:
+            self.keep(known, raw_calls.duplicate(sock))
+        return known
+
+    def _forget_one(self) -> None:
+        inode = next(iter(self._known))
+        self.drop(self._known.pop(inode))
+
+    def get(self, inode: int) -> Known | None:
+        """The socket with this inode, if it is one of those."""
+        return self._known.get(inode)
+
+    def keep(self, known: Known, duplicate: socket.socket) -> None:
+        """Hold a duplicate from now on."""
+        known.kept = duplicate
+        self._kept[known.inode] = known
+        if len(self._kept) >= self._sweep_at:
+            self.sweep()
+            self._sweep_at = min(max(FIRST_SWEEP, 2 * len(self._kept)), self._limit)
+        while len(self._kept) >= self._limit:
+            self.drop(next(iter(self._kept.values())))
+
+    def drop(self, known: Known) -> None:
+        """Close the duplicate, if one is kept."""
+        self._kept.pop(known.inode, None)
+        if known.kept is not None:
+            known.kept.close()
+            known.kept = None
+
+    def sweep(self) -> None:
+        """Drop what no process of the run has any more. A socket on its way through a unix socket counts as gone."""
+        held = self._owners.held()
+        if held is not None:
+            for known in [known for inode, known in self._kept.items() if inode not in held]:
+                self.drop(known)
+
+    def make_room_for(self, port: int) -> None:
+        """Before a bind to `port`: a closed socket of the run must not hold it through a duplicate of ours."""
+        for known in self._kept.values():
+            if known.kept is not None and raw_calls.port_of(known.kept) == port:
+                self.sweep()
+                return
+
+    @contextmanager
+    def hold(self, known: Known, pid: int, tid: int, descriptor: int) -> Iterator[socket.socket | None]:
+        """A duplicate for the length of one call; None where there is none to be had."""
+        if known.kept is not None:
+            yield known.kept
+            return
+        sock = self.take(pid, tid, descriptor) if self.can_take else None
+        try:
+            # Another thread may have put another socket in its place since we looked.
+            yield sock if sock is not None and os.fstat(sock.fileno()).st_ino == known.inode else None
+        finally:
+            if sock is not None:
+                sock.close()
+
+    def take(self, pid: int, tid: int, descriptor: int) -> socket.socket | None:
+        """A duplicate of any socket of the tracee; None where it is refused, or no socket."""
+        try:
+            duplicate = raw_calls.take(pid, tid, descriptor)
+        except OSError:
+            return None
+        try:
+            return socket.socket(fileno=duplicate)
+        except OSError:
+            os.close(duplicate)
+            return None
+
+    def close(self) -> None:
+        """Close every duplicate."""
+        for known in list(self._kept.values()):
+            self.drop(known)
+
+
+def inode_of(tid: int, descriptor: int) -> int:
+    """The inode of a socket of thread `tid`. Raises OSError as the kernel would: EBADF, ENOTSOCK."""
+    try:
+        link = os.readlink(f"/proc/{tid}/fd/{descriptor}")
+    except FileNotFoundError:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF)) from None
+    inode = inode_in(link)
+    if not inode:
+        raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK))
+    return inode
+
+
+def can_take(pid: int, take: Callable[[int, int, int], int] = raw_calls.take) -> bool:
+    """Whether pidfd_getfd(2) works here, tried on a process of the run. EBADF: it would, with another number."""
+    try:
+        os.close(take(pid, pid, 0))
+    except OSError as error:
+        return error.errno == errno.EBADF
+    return True
