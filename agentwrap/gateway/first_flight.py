@@ -16,7 +16,8 @@ FLIGHT_MAX = 0x18000  # bytes; a ClientHello in tiny records has six times its o
 LINE_MAX = 8192  # bytes of a first line that is no usual method's, until its end says whether it is HTTP
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"  # RFC 9113, 3.4
 
-_METHODS = frozenset(b"GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH PROPFIND PROPPATCH MKCOL COPY MOVE LOCK "
+# OPTIONS is not among them: RTSP and SIP begin with it, too.
+_METHODS = frozenset(b"GET HEAD POST PUT DELETE CONNECT TRACE PATCH PROPFIND PROPPATCH MKCOL COPY MOVE LOCK "
                      b"UNLOCK REPORT SEARCH QUERY".split())  # fmt: skip
 _START = re.compile(rb"[ \t-\r]*([!#$%&'*+.^_`|~0-9A-Za-z-]{1,256})[ \t\x0b\x0c]")  # RFC 9110, 5.6.2 and RFC 9112, 2.2
 _PARTIAL = re.compile(rb"[ \t-\r]*[!#$%&'*+.^_`|~0-9A-Za-z-]*")
@@ -66,6 +67,15 @@ class FirstFlight:
     def __init__(self) -> None:
         self.data = bytearray()
         self._hello: HelloReader | None = None
+
+    @property
+    def harmless(self) -> bool:
+        """Whether what has come (and is NeedMore) may be shown to a server already: no first line is complete in it.
+
+        For clients that wait for an answer after a word (the Java debugger's `JDWP-Handshake`). Whoever does that feeds
+        on, and cuts the connection unless it turns out to be Other.
+        """
+        return self._hello is None and self.data[:1] != b"\x16"
 
     def feed(self, data: bytes) -> Flight:
         """More bytes. To be called until it does not say NeedMore."""

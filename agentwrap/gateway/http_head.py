@@ -25,6 +25,14 @@ _DEFAULT_PORTS = {b"http": 80, b"https": 443}
 # A second protocol whose names nobody could judge any more; a client goes on without it (RFC 9110, 7.8; RFC 9113, 3.1).
 _STRIPPED = (b"h2c", b"tls")
 
+_REASONS = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    501: "Not Implemented",
+    505: "HTTP Version Not Supported",
+}
+
 State = Literal["head", "judging", "body", "switching", "tunnel"]
 
 
@@ -182,7 +190,7 @@ def _request(raw: bytes) -> tuple[Request, Body]:
         connection.receive_data(raw)
         event = connection.next_event()
     except h11.RemoteProtocolError as error:
-        raise HttpError(str(error), error.error_status_hint) from error
+        raise HttpError(str(error), error.error_status_hint if error.error_status_hint in _REASONS else 400) from error
     if not isinstance(event, h11.Request):
         raise HttpError("no request")
     if event.http_version not in (b"1.0", b"1.1"):
@@ -279,9 +287,8 @@ def denied_response(text: str, *, rule: str, change: str = "", head: bool = Fals
 
 
 def malformed_response(text: str, *, status: int = 400) -> bytes:
-    """The same for a request that could not be judged."""
-    reasons = {400: "Bad Request", 431: "Request Header Fields Too Large", 501: "Not Implemented"}
-    return _response(status, reasons.get(status, "Bad Request"), text, "malformed", False)
+    """The same for a request that could not be judged; `status` as in HttpError, or 408."""
+    return _response(status, _REASONS[status], text, "malformed", False)
 
 
 def unreachable_response(text: str, *, head: bool = False) -> bytes:

@@ -59,6 +59,8 @@ BEGINNINGS = [
     (b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n", "other ssh"),
     (b"NICK somebody\r\n", "other text"),
     (b"EHLO there\r\n", "other text"),
+    (b"OPTIONS rtsp://a.example/x RTSP/1.0\r\n", "other text"),
+    (b"REGISTER sip:a.example SIP/2.0\r\n", "other text"),
     (b"PING\r\n", "other text"),
     (b"*1\r\n$4\r\nPING\r\n", "other text"),
     (b"@RSYNCD: 31.0\n", "other text"),
@@ -107,6 +109,18 @@ def test_the_hello_comes_with_it() -> None:
 def test_what_may_still_be_one_or_the_other(data: bytes) -> None:
     assert seen(data) == NEED_MORE
     assert seen(b"", data, b"") == NEED_MORE
+
+
+def test_what_may_be_shown_to_a_server_before_it_is_known() -> None:
+    for data, harmless in (
+        (b"JDWP-Handshake", True),
+        (b"FOO http://b.example/", True),
+        (b"\x16", False),
+        (client()[:-1], False),
+    ):
+        flight = FirstFlight()
+        assert flight.feed(data) == NEED_MORE
+        assert flight.harmless is harmless
 
 
 @pytest.mark.parametrize(
