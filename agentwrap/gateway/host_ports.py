@@ -32,7 +32,8 @@ def listening_ports(table: bytes) -> Iterator[int]:
             yield int(port, 16)
 
 
-def _look() -> set[int]:
+def listening_now() -> set[int]:
+    """The ports of our own namespace's loopback on which something listens."""
     found: set[int] = set()
     for name in ("tcp", "tcp6"):
         try:
@@ -47,7 +48,7 @@ async def follow(nft: socket.socket, wanted: frozenset[int] | None) -> None:
     """Keep the set of host ports as the machine is: those of `wanted` (None: every one) on which something listens."""
     led: set[int] = set()
     while True:
-        there = _look()
+        there = listening_now()
         now = there if wanted is None else there & wanted
         if now - led:
             rules.add_host_ports(nft, now - led)

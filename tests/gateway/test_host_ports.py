@@ -5,7 +5,7 @@ import socket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentwrap.gateway.host_ports import _look, listening_ports
+from agentwrap.gateway.host_ports import listening_now, listening_ports
 
 
 def test_a_listener_is_found_and_is_gone_when_it_closes() -> None:
@@ -13,15 +13,15 @@ def test_a_listener_is_found_and_is_gone_when_it_closes() -> None:
         with socket.socket(family) as sock:
             sock.bind((address, 0))
             port = sock.getsockname()[1]
-            assert port not in _look()
+            assert port not in listening_now()
             sock.listen()
-            assert port in _look()
-        assert port not in _look()
+            assert port in listening_now()
+        assert port not in listening_now()
 
 
 def test_a_listener_of_both_families_is_found() -> None:
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as sock:
-        assert sock.getsockname()[1] in _look()
+        assert sock.getsockname()[1] in listening_now()
 
 
 @given(st.binary(max_size=400))

@@ -1,0 +1,91 @@
+"""Connections that wait for a human: one question for each destination, however many wait for it.
+
+Silence is a denial. Knows nothing of terminals and of who answers: answers come as words from the supervisor.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import trio
+
+from agentwrap.events import endpoint
+from agentwrap.events.egress import AskAnswered, AskWaiting
+from agentwrap.gateway.judging import Verdict
+
+Answered = Literal["once", "run", "always", "deny", "expired"]
+_MAX_WAITING = 256
+_DENIED_S = 30.0  # a program that tries again at once does not ask again at once
+_WORDS: dict[str, Answered] = {"once": "once", "run": "run", "always": "always", "deny": "deny"}
+
+Key = tuple[str, int, str]
+
+
+class _Question:
+    __slots__ = ("answer", "ask", "done")
+
+    def __init__(self, ask: str) -> None:
+        self.ask = ask
+        self.done = trio.Event()
+        self.answer: Answered = "expired"
+
+
+class Asks:
+    """Questions to the human of a run. `put` tells events; `now` is in nanoseconds of the run."""
+
+    def __init__(
+        self, put: "Callable[[AskWaiting | AskAnswered], None]", now: Callable[[], int], wait_s: float
+    ) -> None:
+        self._put = put
+        self._now = now
+        self._wait_s = wait_s
+        self._count = 0
+        self._waiting: dict[Key, _Question] = {}
+        self._by_id: dict[str, _Question] = {}
+        self._denied: dict[Key, float] = {}
+
+    def answered(self, ask: str, answer: str) -> None:
+        """A line of the supervisor's. What nobody asks any more, and words that are none, change nothing."""
+        question = self._by_id.get(ask)
+        if question is not None and answer in _WORDS:
+            question.answer = _WORDS[answer]
+            question.done.set()
+
+    async def ask(self, verdict: Verdict, address: str, span: str, pid: int) -> Answered:
+        """Ask, or wait with those who asked, for a connection to the verdict's host and port at `address`."""
+        key = (verdict.host, verdict.port, address)
+        if self._denied.get(key, 0.0) > trio.current_time():
+            return "deny"
+        question = self._waiting.get(key)
+        if question is not None:
+            await question.done.wait()
+            return question.answer
+        if len(self._waiting) >= _MAX_WAITING:
+            return "deny"
+        return await self._put_to_human(key, verdict, span, pid)
+
+    async def _put_to_human(self, key: Key, verdict: Verdict, span: str, pid: int) -> Answered:
+        self._count += 1
+        question = _Question(f"a{self._count}")
+        self._waiting[key] = self._by_id[question.ask] = question
+        until = self._now() + int(self._wait_s * 1e9)
+        text = b"connect to " + endpoint(verdict.host.encode(), verdict.port)
+        if key[2] and key[2] != verdict.host:
+            text += b" at " + key[2].encode()
+        waiting = AskWaiting(at_ns=self._now(), span=span, pid=pid, ask=question.ask, question=text, until_ns=until)
+        self._put(waiting)
+        try:
+            with trio.move_on_after(self._wait_s):
+                await question.done.wait()
+            if not question.done.is_set():
+                self._put(AskAnswered(at_ns=self._now(), span=span, pid=pid, ask=question.ask, answer="expired"))
+        finally:
+            del self._waiting[key], self._by_id[question.ask]
+            question.done.set()
+        if question.answer in ("deny", "expired"):
+            self._forget_old()
+            self._denied[key] = trio.current_time() + _DENIED_S
+        return question.answer
+
+    def _forget_old(self) -> None:
+        now = trio.current_time()
+        self._denied = {key: until for key, until in self._denied.items() if until > now}

@@ -1,0 +1,249 @@
+"""One connection from its judgement to its end: judged, told, dialled, carried, told again.
+
+What is refused hears so in its own protocol, after the refusal is on disk. What breaks here goes nowhere.
+"""
+
+import socket
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address
+
+import trio
+
+from agentwrap.events import Gap
+from agentwrap.events.egress import Decision, Ending, NetClosed, NetDecision, Protocol
+from agentwrap.gateway import first_flight as flights
+from agentwrap.gateway.callers import Caller
+from agentwrap.gateway.client_hello import NeedMore, alert_access_denied
+from agentwrap.gateway.dialling import Dialled, Failed, dial
+from agentwrap.gateway.inspection import Inspection, Meant, Refusal, forbidden
+from agentwrap.gateway.judging import Verdict
+from agentwrap.gateway.relay import Passage, abort, last_words, receive
+from agentwrap.gateway.stage import Stage
+from agentwrap.policy.hosts import Address, Host, special, unwrap
+
+_HELLO_S = 2.0
+_DIALLED_MAX = 8
+_NOWHERE = Failed("unreachable", b"the name leads nowhere")
+_LOOPBACKS: dict[Address, Address] = {
+    IPv4Address("127.0.0.1"): IPv6Address("::1"),
+    IPv6Address("::1"): IPv4Address("127.0.0.1"),
+}
+
+
+class Connection:
+    """One accepted connection of a program of the run. `caller`: None if nobody announced it."""
+
+    def __init__(self, stage: Stage, client: socket.socket, address: Address, port: int, caller: Caller | None) -> None:
+        self._stage = stage
+        self._client = client
+        self._address = address
+        self._port = port
+        self._span, self._pid = (caller.span, caller.pid) if caller else ("run", 0)
+        self._caller = caller
+        self._id = stage.next_connection()
+        self._opened_ns = stage.now()
+        self._passage: Passage | None = None
+        self._inspection: Inspection | None = None
+        self._led_to: Address = address
+
+    async def run(self, nursery: trio.Nursery) -> None:
+        """To its end. `nursery` carries the other direction."""
+        stage = self._stage
+        name = stage.placeholders.name_of(self._address)
+        names = (name,) if name is not None else stage.known.names_of(self._address)
+        if name is not None:
+            verdict = stage.judge.authority(name, self._port)
+        else:
+            verdict = stage.judge.destination(self._address, self._port, names)
+        if verdict.decision == "ask":
+            verdict = await stage.settled(verdict, "" if name else str(self._address), self._caller)
+        if not verdict.passes:
+            await stage.tell(self._decision(verdict))
+            await self._say_no(verdict)
+            return
+        if verdict.decision == "allow":
+            stage.put(self._decision(verdict))
+        else:
+            await stage.tell(self._decision(verdict))
+        self._verdict = verdict
+        ending: Ending = "ended"
+        detail = b""
+        try:
+            if name is None:
+                candidates = self._candidates(verdict, names)
+            else:
+                candidates = await self._behind(name)
+            outcome = await dial(candidates, self._port) if candidates else _NOWHERE
+            if isinstance(outcome, Failed):
+                ending, detail = outcome.ending, outcome.detail
+                abort(self._client)
+                return
+            ending, detail = await self._carry(outcome, verdict, names, nursery)
+        finally:
+            self._closed(ending, detail)
+
+    def _candidates(self, verdict: Verdict, names: Sequence[str]) -> list[Address]:
+        """Where to dial: the address that was asked for, then others of the same name; each was judged."""
+        inner = unwrap(self._address)
+        if special(Host(address=inner)) == "loopback":
+            return [inner, *([_LOOPBACKS[inner]] if inner in _LOOPBACKS else [])]
+        found = [self._address]
+        if verdict.decision == "allow" and len(names) == 1:
+            for one in self._stage.known.addresses_of(names[0]):
+                if one not in found and self._stage.judge.address_of(names[0], one, self._port).decision == "allow":
+                    found.append(one)
+        return found[:_DIALLED_MAX]
+
+    async def _behind(self, name: str) -> list[Address]:
+        """Where the name that a stand-in stands for leads, as far as that is allowed, too."""
+        found = await self._stage.resolver.find(name)
+        self._stage.known.learn(name, found.addresses)
+        passing: list[Address] = []
+        for one in found.addresses[:_DIALLED_MAX]:
+            verdict = self._stage.judge.approved_address(name, one, self._port)
+            verdict = await self._stage.settled(verdict, str(one), self._caller)
+            if verdict.passes:
+                passing.append(one)
+            elif not passing:
+                await self._stage.tell(self._decision(verdict))
+        return passing
+
+    async def _carry(
+        self, dialled: Dialled, verdict: Verdict, names: tuple[str, ...], nursery: trio.Nursery
+    ) -> tuple[Ending, bytes]:
+        server = dialled.sock
+        self._led_to = dialled.address
+        for sock in (self._client, server):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        passage = self._passage = Passage(self._client, server)
+        inspection = self._inspection = Inspection(self._stage.judge, passage, self._settle)
+        nursery.start_soon(passage.down)
+        refusal: Refusal | None = None
+        if dialled.address != self._address:
+            names = self._stage.known.names_of(dialled.address)
+        try:
+            refusal = await inspection.carry(Meant(verdict, dialled.address, names))
+            if refusal is not None:
+                await self._refuse(passage, refusal)
+        except OSError:
+            passage.cut(b"by the client")
+        except trio.ClosedResourceError:
+            pass  # the other direction has ended it
+        finally:
+            passage.up_ended()
+        await passage.over.wait()
+        if refusal is not None:
+            return "denied", b""
+        return ("reset" if passage.ending == "reset" else "closed"), passage.detail
+
+    async def _refuse(self, passage: Passage, refusal: Refusal) -> None:
+        """The server hears a reset; the client hears why, unless something of the server's is under way to it."""
+        if passage.writing or not refusal.words:
+            passage.cut(b"denied")
+            return
+        abort(passage.server)
+        await last_words(self._client, refusal.words)
+
+    async def _settle(self, verdict: Verdict, protocol: Protocol) -> Verdict:
+        """Told, and asked if there is somebody to ask."""
+        verdict = await self._stage.settled(verdict, "", self._caller)
+        await self._stage.tell(self._decision(verdict, protocol))
+        if verdict.decision == "allow":
+            self._verdict = verdict
+        return verdict
+
+    async def _say_no(self, verdict: Verdict) -> None:
+        """In the client's own protocol, if it speaks in time; else a reset."""
+        words = b""
+        flight = flights.FirstFlight()
+        kind: flights.Flight = NeedMore()
+        try:
+            with trio.move_on_after(_HELLO_S):
+                while isinstance(kind, NeedMore):
+                    data = await receive(self._client)
+                    kind = flight.feed(data) if data else flight.eof()
+        except OSError:
+            pass  # it did not wait
+        if isinstance(kind, flights.Tls):
+            words = alert_access_denied()
+        elif isinstance(kind, flights.Http):
+            words = forbidden(verdict, str(self._address), head=flight.data.lstrip().startswith(b"HEAD "))
+        if words:
+            await last_words(self._client, words)
+        else:
+            abort(self._client)
+
+    def _decision(self, verdict: Verdict, protocol: Protocol = "") -> NetDecision:
+        decision: Decision = verdict.decision if verdict.decision != "ask" else "deny"
+        answer = verdict.answer
+        return NetDecision(
+            at_ns=self._stage.now(),
+            span=self._span,
+            pid=self._pid,
+            decision=decision,
+            by=self._stage.by,
+            rule=str(answer.rule).encode(),
+            why=answer.why.encode(),
+            change=answer.change.encode(),
+            connection=self._id,
+            host=verdict.host.encode(),
+            port=verdict.port,
+            address=str(self._led_to).encode(),
+            asked=str(self._address).encode(),
+            protocol=protocol,
+            sni=self._inspection.sni if self._inspection else b"",
+        )
+
+    def _closed(self, ending: Ending, detail: bytes) -> None:
+        passage, inspection = self._passage, self._inspection
+        self._stage.put(
+            NetClosed(
+                at_ns=self._stage.now(),
+                span=self._span,
+                pid=self._pid,
+                connection=self._id,
+                host=self._verdict.host.encode(),
+                port=self._port,
+                ending=ending,
+                opened_ns=self._opened_ns,
+                up_bytes=passage.up_bytes if passage else 0,
+                down_bytes=passage.down_bytes if passage else 0,
+                protocol=inspection.protocol if inspection else "",
+                sni=inspection.sni if inspection else b"",
+                alpn=inspection.alpn if inspection else (),
+                detail=detail,
+            )
+        )
+
+    def broken(self, error: Exception) -> None:
+        """A fault of ours: the connection goes nowhere, and the recording says so."""
+        for sock in (self._client, *([self._passage.server] if self._passage else [])):
+            abort(sock)
+        self._stage.gap_once(
+            Gap(
+                at_ns=self._stage.now(),
+                what="connect",
+                cause="gateway-fault",
+                could_hide="how one connection ended: the gateway failed on it and cut it",
+                from_ns=self._opened_ns,
+                to_ns=self._stage.now(),
+                detail=repr(error).encode("utf-8", "backslashreplace")[:400],
+            )
+        )
+
+
+async def refuse_unknown(stage: Stage, client: socket.socket, peer: str) -> None:
+    """Guard: a connection that the tracer did not announce leads nowhere."""
+    event = NetDecision(
+        at_ns=stage.now(),
+        decision="deny",
+        by=stage.by,
+        rule=b"built-in.unannounced",
+        why=b"nobody announced this connection, so nobody knows where it was meant to go",
+        host=peer.encode(),
+        port=0,
+        connection=stage.next_connection(),
+    )
+    await stage.tell(event)
+    abort(client)

@@ -1,0 +1,291 @@
+"""What a client says first is held back until it agrees with what was allowed; then it goes on.
+
+TLS by its server name, HTTP/1 by each request, a tunnel through a proxy by what is said inside. Everything else is
+opaque: it goes where its destination was allowed to go. Bounded in memory and time, however slowly a client speaks.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+import trio
+
+from agentwrap.events.egress import Protocol
+from agentwrap.gateway import first_flight as flights
+from agentwrap.gateway.client_hello import NeedMore, alert_access_denied
+from agentwrap.gateway.http_head import (
+    Forward,
+    HttpError,
+    Item,
+    Request,
+    RequestStream,
+    denied_response,
+    malformed_response,
+)
+from agentwrap.gateway.judging import Judge, Verdict
+from agentwrap.gateway.refusals import http_text, malformed_text
+from agentwrap.gateway.relay import Passage, receive
+from agentwrap.policy.hosts import Address
+from agentwrap.policy.questions import Connect
+
+FIRST_FLIGHT_S = 30.0
+_TUNNELS_MAX = 3
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why it does not go on. `words`: what the client is told in its own protocol, nothing for a reset."""
+
+    verdict: Verdict
+    words: bytes = b""
+
+
+class Meant(msgspec.Struct, frozen=True):
+    """Whom a stretch of a connection is allowed to reach. `address`: None inside of a proxy's tunnel."""
+
+    verdict: Verdict
+    address: Address | None
+    names: tuple[str, ...]
+
+
+Settle = Callable[[Verdict, Protocol], Coroutine[Any, Any, Verdict]]
+
+
+class Inspection:
+    """The direction from the client to the server of one connection.
+
+    `settle` tells a verdict that is not simply the connection's own, and gives the final one. `protocol`, `sni`,
+    `alpn`: what was found.
+    """
+
+    def __init__(self, judge: Judge, passage: Passage, settle: Settle) -> None:
+        self._judge = judge
+        self._passage = passage
+        self._settle = settle
+        self.protocol: Protocol = ""
+        self.sni = b""
+        self.alpn: tuple[bytes, ...] = ()
+        self.ech = False
+
+    async def carry(self, meant: Meant, held: bytes = b"", depth: int = 0) -> Refusal | None:
+        """Carry everything until the client ends. A Refusal leaves both sides open.
+
+        Raises OSError and trio.ClosedResourceError when the client breaks off while it is read here.
+        """
+        flight = flights.FirstFlight()
+        kind = await self._classify(flight, held)
+        data = bytes(flight.data)
+        if isinstance(kind, flights.Tls):
+            refusal = await self._tls(kind, meant)
+        elif isinstance(kind, flights.Http):
+            self.protocol = self.protocol or "http"
+            if self._judge.observes:
+                return await self._watched(meant, data)
+            return await self._requests(meant, data, depth)
+        elif isinstance(kind, flights.Malformed):
+            refusal = await self._malformed(kind.protocol, kind.why, meant)
+        else:
+            self.protocol = self.protocol or ("h2c" if isinstance(kind, flights.H2PriorKnowledge) else "other")
+            refusal = None
+        if refusal is None and (not data or await self._passage.send_up(data)):
+            await self._passage.carry_up()
+        return refusal
+
+    async def _classify(self, flight: flights.FirstFlight, held: bytes) -> flights.Flight:
+        client = self._passage.client
+        kind: flights.Flight = flight.feed(held) if held else NeedMore()
+        # A client may wait for the server to speak first, for as long as it likes.
+        started = trio.current_time() if held else None
+        while isinstance(kind, NeedMore):
+            with trio.move_on_at(started + FIRST_FLIGHT_S if started is not None else float("inf")) as scope:
+                data = await receive(client)
+            if scope.cancelled_caught:
+                why = f"its first message took more than {FIRST_FLIGHT_S:.0f} s"
+                return flights.Malformed("tls" if flight.data[:1] == b"\x16" else "http", why)
+            started = started or trio.current_time()
+            kind = flight.feed(data) if data else flight.eof()
+        return kind
+
+    async def _tls(self, flight: flights.Tls, meant: Meant) -> Refusal | None:
+        hello = flight.hello
+        self.protocol = "tls"
+        self.sni = (hello.sni or "").encode()
+        self.alpn = hello.alpn
+        self.ech = self.ech or hello.ech
+        verdict = self._judge.server_name(meant.verdict, hello.sni, meant.address, meant.names)
+        return await self._settled(verdict, meant, alert_access_denied())
+
+    async def _malformed(self, protocol: Protocol, why: str, meant: Meant, status: int = 400) -> Refusal | None:
+        self.protocol = protocol
+        verdict = self._judge.malformed(meant.verdict, why)
+        words = alert_access_denied() if protocol == "tls" else malformed_response(malformed_text(why), status=status)
+        return await self._settled(verdict, meant, words)
+
+    async def _settled(self, verdict: Verdict, meant: Meant, words: bytes) -> Refusal | None:
+        if verdict is meant.verdict:
+            return None
+        verdict = await self._settle(verdict, self.protocol)
+        return None if verdict.passes else Refusal(verdict, words)
+
+    async def _watched(self, meant: Meant, data: bytes) -> Refusal | None:
+        """Nothing is refused: requests are told as they pass, and what cannot be read passes, too."""
+        stream = RequestStream()
+        while data:
+            try:
+                items = deque(stream.feed(data))
+                while items:
+                    item = items.popleft()
+                    if isinstance(item, Request):
+                        verdict, meant_now = self._judged(item, meant)
+                        if verdict is not meant_now:
+                            await self._settle(verdict, self.protocol)
+                        items.extendleft(reversed(stream.accept()))
+            except HttpError:
+                break
+            if not await self._passage.send_up(data):
+                return None
+            if not stream.wants_data:
+                data = b""
+                break
+            data = await receive(self._passage.client)
+            if not data:
+                self._passage.end_up()
+                return None
+        if not data or await self._passage.send_up(data):
+            await self._passage.carry_up()
+        return None
+
+    def _judged(self, request: Request, meant: Meant) -> tuple[Verdict, Verdict]:
+        """The verdict on a request, and the one that needs no telling."""
+        own = meant.verdict
+        proxied = request.is_connect or b"://" in request.target[:8]
+        if proxied and not (request.host in meant.names and request.port == own.port and not request.is_connect):
+            return self._judge.authority(request.host, request.port or own.port), own
+        return self._judge.http_host(own, request.host, meant.address, meant.names), own
+
+    async def _requests(self, meant: Meant, data: bytes, depth: int) -> Refusal | None:
+        requests = _Requests(self._passage)
+        try:
+            outcome = await self._each(requests, meant, data)
+        except HttpError as error:
+            refusal = await self._malformed("http", str(error), meant, error.status)
+            return _told(refusal, requests)
+        finally:
+            self._passage.observe = None
+        if isinstance(outcome, Refusal):
+            return _told(outcome, requests)
+        if outcome is None:
+            return None
+        tunnel, held = outcome
+        if tunnel is None or depth >= _TUNNELS_MAX:
+            # An upgrade: what follows belongs to the server that agreed to it.
+            if not held or await self._passage.send_up(held):
+                await self._passage.carry_up()
+            return None
+        return await self.carry(tunnel, held, depth + 1)
+
+    async def _each(
+        self, requests: "_Requests", meant: Meant, data: bytes
+    ) -> "Refusal | tuple[Meant | None, bytes] | None":
+        """Every request in turn; where a tunnel leads, once there is one, and what the client said in it already."""
+        items: deque[Item] = deque(requests.stream.feed(data))
+        tunnel: Meant | None = None
+        while True:
+            while items:
+                item = items.popleft()
+                if requests.stream.state == "tunnel" and isinstance(item, Forward):
+                    return tunnel, requests.rest([item, *items])
+                if isinstance(item, Forward):
+                    if not await self._passage.send_up(item.data):
+                        return None
+                    continue
+                verdict, own = self._judged(item, meant)
+                if verdict is not own:
+                    verdict = await self._settle(verdict, self.protocol)
+                    if not verdict.passes:
+                        return Refusal(verdict, _forbidden(verdict, item))
+                tunnel = Meant(verdict, None, (verdict.host,)) if item.is_connect else None
+                if not await self._passage.send_up(item.raw):
+                    return None
+                items.extendleft(reversed(requests.stream.accept()))
+            if requests.stream.state == "tunnel":
+                return tunnel, requests.rest([])
+            more = await requests.more()
+            if more is None:
+                self._passage.end_up()
+                return None
+            items.extend(more)
+
+
+class _Requests:
+    """The requests of one connection, and the server's answers to them, which the other direction sees."""
+
+    def __init__(self, passage: Passage) -> None:
+        self.stream = RequestStream()
+        self._passage = passage
+        self._news = trio.Event()
+        self._items: list[Item] = []
+        self._error: HttpError | None = None
+        self._ended = False
+        passage.observe = self._observe
+
+    def _observe(self, data: bytes) -> None:
+        if not data:
+            self._ended = True
+        elif self._error is None:
+            try:
+                self._items += self.stream.observe(data)
+            except HttpError as error:
+                self._error = error
+        if self._ended or self.stream.wants_data or self._items or self._error:
+            self._news.set()
+
+    async def more(self) -> list[Item] | None:
+        """What comes next, None at the client's end. Raises HttpError, OSError, trio.ClosedResourceError."""
+        while not self.stream.wants_data and not self._items and self._error is None:
+            if self._ended:
+                return None
+            self._news = trio.Event()
+            await self._news.wait()
+        if self._error is not None:
+            raise self._error
+        if self._items or self.stream.state == "tunnel":
+            items, self._items = self._items, []
+            return items
+        return await self._read()
+
+    def rest(self, items: list[Item]) -> bytes:
+        """What the client has said inside of a tunnel already: `items` and what came with the server's answer."""
+        every, self._items = [*items, *self._items], []
+        return b"".join(one.data for one in every if isinstance(one, Forward))
+
+    async def _read(self) -> list[Item] | None:
+        deadline = float("inf")
+        while True:
+            with trio.move_on_at(deadline) as scope:
+                data = await receive(self._passage.client)
+            if scope.cancelled_caught:
+                raise HttpError(f"its head took more than {FIRST_FLIGHT_S:.0f} s", 408)
+            if not data:
+                return None
+            items = self.stream.feed(data)
+            if items or self.stream.state != "head":
+                return items
+            deadline = min(deadline, trio.current_time() + FIRST_FLIGHT_S)
+
+
+def _told(refusal: Refusal | None, requests: _Requests) -> Refusal | None:
+    """An answer of ours must not land inside of one of the server's."""
+    if refusal is None or requests.stream.answered:
+        return refusal
+    return Refusal(refusal.verdict)
+
+
+def _forbidden(verdict: Verdict, request: Request) -> bytes:
+    return forbidden(verdict, "", head=request.method == b"HEAD")
+
+
+def forbidden(verdict: Verdict, address: str, *, head: bool = False) -> bytes:
+    """The 403 for a connection to the verdict's host."""
+    text = http_text(verdict.answer, Connect(verdict.host, verdict.port, address=address))
+    return denied_response(text, rule=str(verdict.answer.rule), head=head)

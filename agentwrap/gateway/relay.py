@@ -1,0 +1,259 @@
+"""Bytes from one socket to another, both ways, as if they were one connection: ends, resets and pressure included.
+
+Raw non-blocking sockets under trio's readiness calls, a buffer that grows with the traffic. Knows nothing of what the
+bytes mean and of who may send them.
+"""
+
+import fcntl
+import socket
+import struct
+import termios
+from collections.abc import Callable
+
+import trio
+from trio.lowlevel import checkpoint, notify_closing, wait_readable, wait_writable
+
+SMALL_BYTES, LARGE_BYTES = 1 << 16, 1 << 20
+_POOL_SIZE = 64
+_FULL_READS = 4  # so often a read fills the buffer before it grows
+_SPINS = 16  # so many reads before others have a turn
+_DRAIN_S, _DRAIN_STEP_S = 1.0, 0.005
+_AFTER_RESET_S = 5.0
+_RESET = struct.pack("ii", 1, 0)
+
+_pool: list[bytearray] = []
+
+
+def abort(sock: socket.socket) -> None:
+    """Close with a reset instead of an end (SO_LINGER with zero seconds, socket(7)); whoever waits for it is woken."""
+    if sock.fileno() < 0:
+        return
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    except OSError:
+        pass  # the peer was faster
+    close(sock)
+
+
+def close(sock: socket.socket) -> None:
+    """Close in the ordinary way; whoever waits for it is woken (trio.ClosedResourceError)."""
+    if sock.fileno() >= 0:
+        notify_closing(sock)
+        sock.close()
+
+
+async def receive(sock: socket.socket, limit: int = SMALL_BYTES) -> bytes:
+    """Some bytes, none at the end. Raises OSError, trio.ClosedResourceError."""
+    while True:
+        try:
+            return sock.recv(limit)
+        except BlockingIOError:
+            await wait_readable(sock)
+
+
+async def send(sock: socket.socket, data: bytes | bytearray | memoryview) -> None:
+    """All of it. Raises OSError, trio.ClosedResourceError."""
+    with memoryview(data) as view:
+        position = 0
+        while position < len(view):
+            try:
+                position += sock.send(view[position:])
+            except BlockingIOError:
+                await wait_writable(sock)
+
+
+async def last_words(sock: socket.socket, data: bytes, linger_s: float = 1.0) -> None:
+    """Send, end our side, and wait until the other has read it: with unread input a close would be a reset."""
+    with trio.move_on_after(linger_s):
+        try:
+            await send(sock, data)
+            sock.shutdown(socket.SHUT_WR)
+            while await receive(sock):
+                pass
+        except (OSError, trio.ClosedResourceError):
+            pass  # it is gone: nobody to tell
+    close(sock)
+
+
+class Passage:
+    """Two sockets and what went between them. `client` is ours, `server` is where it wanted to go.
+
+    `up_bytes` and `down_bytes` count what was handed to the other side. `observe` sees what the server sent, after the
+    client has it, and nothing at the server's end. `ending`: `closed`, or `reset` with `detail` saying by whom.
+    `writing`: the client is in the middle of being sent something. `over`: both directions have ended.
+    """
+
+    __slots__ = (
+        *("client", "server", "up_bytes", "down_bytes", "ending", "detail", "observe", "writing", "over"),
+        *("_left", "_down_scope"),
+    )
+
+    def __init__(self, client: socket.socket, server: socket.socket) -> None:
+        self.client = client
+        self.server = server
+        self.up_bytes = self.down_bytes = 0
+        self.ending = "closed"
+        self.detail = b""
+        self.observe: Callable[[bytes], None] | None = None
+        self.writing = False
+        self.over = trio.Event()
+        self._left = 2
+        self._down_scope: trio.CancelScope | None = None
+
+    async def up(self) -> None:
+        """Client to server until the client ends; then the server is told so."""
+        try:
+            await self.carry_up()
+        finally:
+            self.up_ended()
+
+    async def carry_up(self) -> None:
+        """The same for whoever said something before: `up_ended` is theirs to call."""
+        try:
+            await self._pump(self.client, self.server, up=True)
+        except _SourceError:
+            self.cut(b"by the client")
+        except _SinkError:
+            self._server_takes_no_more()
+        except trio.ClosedResourceError:
+            pass  # the other direction has ended it
+
+    async def down(self) -> None:
+        """Server to client until the server ends; then the client is told so."""
+        try:
+            with trio.CancelScope() as scope:
+                self._down_scope = scope
+                await self._pump(self.server, self.client, up=False)
+            if scope.cancelled_caught or self.ending == "reset":
+                raise _SourceError
+        except _SourceError:
+            await self._settled()
+            self.cut(b"by the server")
+        except _SinkError:
+            self.cut(b"by the client")
+        except trio.ClosedResourceError:
+            pass  # the other direction has ended it
+        finally:
+            if self.observe is not None:
+                self.observe(b"")
+            self._one_less()
+
+    async def send_up(self, data: bytes | bytearray) -> bool:
+        """Hand bytes to the server. False: it takes no more, the passage is over for this direction."""
+        try:
+            await send(self.server, data)
+        except OSError:
+            self._server_takes_no_more()
+            return False
+        except trio.ClosedResourceError:
+            return False
+        self.up_bytes += len(data)
+        return True
+
+    def end_up(self) -> None:
+        """The client ended: half of the connection to the server ends, too."""
+        self._end(self.server)
+
+    def up_ended(self) -> None:
+        """The direction to the server is over; to be called once by whoever carries it."""
+        self._one_less()
+
+    def cut(self, detail: bytes) -> None:
+        """Reset both sides; `detail`: by whom it came."""
+        if self.ending == "closed":
+            self.ending, self.detail = "reset", detail
+        abort(self.client)
+        abort(self.server)
+
+    def _one_less(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.over.set()
+            if self.ending == "reset":
+                abort(self.client)
+                abort(self.server)
+            else:
+                close(self.client)
+                close(self.server)
+
+    def _server_takes_no_more(self) -> None:
+        """What the server said before it went must still reach the client: the other direction ends this."""
+        if self._down_scope is None or self._left < 2:
+            self.cut(b"by the server")
+        else:
+            self.ending, self.detail = "reset", b"by the server"
+            self._down_scope.deadline = trio.current_time() + _AFTER_RESET_S
+
+    def _end(self, sink: socket.socket) -> None:
+        try:
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it was faster
+
+    async def _settled(self) -> None:
+        """Let the client's kernel have what was sent: a reset drops the rest (TCP_CLOSE purges the send queue)."""
+        with trio.move_on_after(_DRAIN_S):
+            while self.client.fileno() >= 0 and _unsent(self.client):  # noqa: ASYNC110 - no event tells it
+                await trio.sleep(_DRAIN_STEP_S)
+
+    async def _pump(self, source: socket.socket, sink: socket.socket, *, up: bool) -> None:
+        buffer = _pool.pop() if _pool else bytearray(SMALL_BYTES)
+        view = memoryview(buffer)
+        full = spins = 0
+        try:
+            while True:
+                try:
+                    count = source.recv_into(buffer)
+                except BlockingIOError:
+                    await wait_readable(source)
+                    spins = 0
+                    continue
+                except OSError as error:
+                    raise _SourceError from error
+                if not count:
+                    self._end(sink)
+                    return
+                position = 0
+                while position < count:
+                    try:
+                        position += sink.send(view[position:count])
+                    except BlockingIOError:
+                        self.writing = not up
+                        await wait_writable(sink)
+                        self.writing = False
+                        spins = 0
+                    except OSError as error:
+                        raise _SinkError from error
+                if up:
+                    self.up_bytes += count
+                else:
+                    self.down_bytes += count
+                    if self.observe is not None:
+                        self.observe(bytes(view[:count]))
+                if count == len(buffer) < LARGE_BYTES:
+                    full += 1
+                    if full == _FULL_READS:
+                        view.release()
+                        buffer = bytearray(len(buffer) * 4)
+                        view, full = memoryview(buffer), 0
+                spins += 1
+                if spins >= _SPINS:
+                    spins = 0
+                    await checkpoint()
+        finally:
+            view.release()
+            if len(buffer) == SMALL_BYTES and len(_pool) < _POOL_SIZE:
+                _pool.append(buffer)
+
+
+class _SourceError(Exception):
+    pass
+
+
+class _SinkError(Exception):
+    pass
+
+
+def _unsent(sock: socket.socket) -> int:
+    """Bytes that the peer's kernel has not acknowledged (SIOCOUTQ, tcp(7))."""
+    return int.from_bytes(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)), "little")

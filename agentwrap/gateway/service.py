@@ -1,0 +1,201 @@
+"""The parts of the gateway put together under trio: who accepts, who answers names, who reads the packet log.
+
+Whatever ends this loop closes the only listener of the run: from then on every connect is refused.
+"""
+
+import errno
+import resource
+import socket
+from ipaddress import IPv6Address, ip_address
+
+import trio
+
+from agentwrap.events import Gap
+from agentwrap.gateway import publish
+from agentwrap.gateway.asking import Asks
+from agentwrap.gateway.attribution import Attribution
+from agentwrap.gateway.callers import Caller
+from agentwrap.gateway.connection import Connection, refuse_unknown
+from agentwrap.gateway.dns_service import DnsService
+from agentwrap.gateway.host_ports import follow
+from agentwrap.gateway.judging import Judge
+from agentwrap.gateway.known_names import KnownNames
+from agentwrap.gateway.link import Link
+from agentwrap.gateway.lookup import Resolver, no_search_list
+from agentwrap.gateway.netlink.diag import Diag
+from agentwrap.gateway.netlink.known_addresses import KnownAddresses
+from agentwrap.gateway.packet_log import PacketLog
+from agentwrap.gateway.placeholders import Placeholders
+from agentwrap.gateway.relay import abort
+from agentwrap.gateway.serve import Ports, Settings
+from agentwrap.gateway.stage import Stage
+from agentwrap.gateway.told import Teller
+from agentwrap.policy.hosts import Address
+from agentwrap.tracing.wire import Ready
+
+_TELL_S = 0.05
+_NO_ROOM_S = 0.02
+_SPINS = 16
+_DNS_PORT = 53
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+async def serve(ports: Ports, settings: Settings) -> None:
+    """Until the supervisor is gone or says so."""
+    _take_descriptors()
+    no_search_list()
+    stage = _stage(ports, settings)
+    names = DnsService(stage)
+    log = PacketLog(stage, ports.nflog, ports.nft) if ports.nflog is not None else None
+    async with trio.open_nursery() as outer:
+        outer.start_soon(stage.link.run)
+        async with trio.open_nursery() as work:
+            work.start_soon(_accept, stage, names, ports.tcp, work)
+            work.start_soon(stage.attribution.run)
+            work.start_soon(_tell_repeats, stage)
+            for sock in (ports.udp4, ports.udp6):
+                if sock is not None:
+                    work.start_soon(names.serve_datagrams, sock, work)
+            if log is not None:
+                work.start_soon(log.run)
+            if settings.tier == "wall" and ports.nft is not None:
+                work.start_soon(follow, ports.nft, settings.host_ports)
+            if ports.published:
+                published = [publish.Published(listener, inner) for listener, inner in ports.published]
+                inside = publish.Inside(ports.connector)
+                work.start_soon(publish.serve, published, inside, stage.link.put, settings.now)
+            stage.link.put(_ready(ports, settings))
+            await stage.link.over.wait()
+            work.cancel_scope.cancel()
+        outer.cancel_scope.cancel()
+    if log is not None:
+        log.finish()
+    stage.teller.flush(settings.now(), everything=True)
+    await stage.link.leave()
+
+
+def _take_descriptors() -> None:
+    """Two for each connection: as many as we may have."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _ready(ports: Ports, settings: Settings) -> Ready:
+    if settings.tier == "wall":
+        return Ready()
+    dns_port = ports.udp4.getsockname()[1] if ports.udp4 is not None else 0
+    return Ready(tcp_port=ports.tcp.getsockname()[1], dns_port=dns_port)
+
+
+def _stage(ports: Ports, settings: Settings) -> Stage:
+    def broken(what: str, cause: str, detail: str) -> None:
+        now = settings.now()
+        gap = Gap(at_ns=now, what="connect", cause=cause, could_hide=what, from_ns=now, detail=detail.encode())
+        stage.gap_once(gap)
+
+    link = Link(ports.supervisor)
+    asks = Asks(link.put, settings.now, settings.ask_timeout_s)
+    link.answered = asks.answered
+    attribution = Attribution(
+        ports.callers,
+        Diag(ports.diag) if ports.diag is not None else None,
+        lambda text: broken("which process made a connection", "caller-unreadable", text),
+    )
+    judge = Judge(
+        settings.layers,
+        closed=settings.closed,
+        own=[ip_address(one) for one in (settings.own4, settings.own6) if one],
+        host_ports=settings.host_ports if settings.tier == "wall" else None,
+        unattended=settings.unattended,
+    )
+    known = KnownAddresses(ports.nft) if ports.nft is not None else None
+
+    def admit(addresses: tuple[Address, ...]) -> None:
+        try:
+            if known is not None:
+                known.add(addresses)
+        except OSError as error:
+            broken("nothing: connects to what a name led to are refused", "packet-filter", str(error))
+
+    stage = Stage(
+        by=settings.tier,
+        now=settings.now,
+        judge=judge,
+        known=KnownNames(),
+        placeholders=Placeholders(),
+        link=link,
+        teller=Teller(link.put),
+        attribution=attribution,
+        resolver=Resolver(),
+        asks=asks,
+        admit=admit,
+    )
+    return stage
+
+
+async def _tell_repeats(stage: Stage) -> None:
+    while True:
+        await trio.sleep(_TELL_S)
+        stage.teller.flush(stage.now())
+
+
+async def _accept(stage: Stage, names: DnsService, listener: socket.socket, nursery: trio.Nursery) -> None:
+    listener.setblocking(False)
+    spins = 0
+    while True:
+        try:
+            client, peer = listener.accept()
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(listener)
+            spins = 0
+            continue
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                await trio.sleep(_NO_ROOM_S)  # until a connection ends; meanwhile they queue in the kernel
+            continue
+        client.setblocking(False)
+        nursery.start_soon(_connected, stage, names, client, peer, nursery)
+        spins += 1
+        if spins >= _SPINS:
+            spins = 0
+            await stage.link.room()
+            await trio.lowlevel.checkpoint()
+
+
+async def _connected(
+    stage: Stage, names: DnsService, client: socket.socket, peer: tuple[str, int], nursery: trio.Nursery
+) -> None:
+    connection: Connection | None = None
+    try:
+        found = await _whereabouts(stage, client, peer)
+        if found is None:
+            await refuse_unknown(stage, client, peer[0])
+            return
+        address, port, caller = found
+        if port == _DNS_PORT:
+            await names.serve_stream(client, str(address), caller)
+            return
+        connection = Connection(stage, client, address, port, caller)
+        await connection.run(nursery)
+    except Exception as error:  # one connection's fault must not end the others
+        if connection is not None:
+            connection.broken(error)
+    finally:
+        abort(client)
+
+
+async def _whereabouts(
+    stage: Stage, client: socket.socket, peer: tuple[str, int]
+) -> tuple[Address, int, Caller | None] | None:
+    """Where a connection wants to go and who made it; None if nobody knows where."""
+    if stage.by == "guard":
+        caller = await stage.attribution.by_port(peer[1])
+        return (_address(caller.host), caller.port, caller) if caller is not None else None
+    host, port = client.getsockname()[:2]
+    address = _address(host)
+    return address, port, stage.attribution.by_ends("tcp", (str(_address(peer[0])), peer[1]), (str(address), port))
+
+
+def _address(text: str) -> Address:
+    address = ip_address(text.partition("%")[0])
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address

@@ -1,0 +1,66 @@
+"""What the parts of the gateway share: one run's judge, known names, events, clock. Wiring only, no logic."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agentwrap.events import Gap
+from agentwrap.events.egress import NetClosed, NetDecision
+from agentwrap.gateway.asking import Asks
+from agentwrap.gateway.attribution import Attribution
+from agentwrap.gateway.callers import Caller
+from agentwrap.gateway.judging import Judge, Verdict
+from agentwrap.gateway.known_names import KnownNames
+from agentwrap.gateway.link import Link
+from agentwrap.gateway.lookup import Resolver
+from agentwrap.gateway.placeholders import Placeholders
+from agentwrap.gateway.told import Teller, Told
+from agentwrap.policy.hosts import Address
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """One run's gateway. `by`: how strong its statements are; `admit` makes addresses reachable that a name led to."""
+
+    by: Literal["wall", "guard"]
+    now: Callable[[], int]
+    judge: Judge
+    known: KnownNames
+    placeholders: Placeholders
+    link: Link
+    teller: Teller
+    attribution: Attribution
+    resolver: Resolver
+    asks: Asks
+    admit: Callable[[tuple[Address, ...]], None]
+    connections: int = 0
+    gaps: set[tuple[str, bytes]] = field(default_factory=set)
+
+    def next_connection(self) -> str:
+        """The id of a new connection."""
+        self.connections += 1
+        return f"c{self.connections}"
+
+    async def tell(self, event: Told) -> None:
+        """Tell a judgement, or count it. A first denial is on disk when this returns."""
+        if self.teller.tell(event) and event.decision == "deny":
+            await self.link.on_disk()
+
+    def put(self, event: NetDecision | NetClosed) -> None:
+        """Tell something that has no repeats."""
+        self.link.put(event)
+
+    def gap_once(self, gap: Gap) -> None:
+        """Tell a gap, once for each cause and detail; some thousand details at most."""
+        key = (gap.cause, gap.detail)
+        if key not in self.gaps and len(self.gaps) < 1000:
+            self.gaps.add(key)
+            self.link.put(gap)
+
+    async def settled(self, verdict: Verdict, address: str, caller: Caller | None) -> Verdict:
+        """A verdict without open question: in mode `ask` a human answers, and the caller waits."""
+        if verdict.decision != "ask":
+            return verdict
+        span, pid = (caller.span, caller.pid) if caller else ("run", 0)
+        answer = await self.asks.ask(verdict, address, span, pid)
+        return self.judge.answered(verdict, address, answer)

@@ -1,0 +1,106 @@
+"""The gateway behind a real wall, without a tracer: `walled_run.py FOLDER OPTIONS -- COMMAND` inside a test's internet.
+
+FOLDER holds `policy.toml` and gets `events` (frames as the supervisor hears them). Names lead through the gateway: the
+command has a /etc/hosts of its own with nothing in it.
+"""
+
+import argparse
+import ctypes
+import os
+import select
+import socket
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from agentwrap.gateway import connector
+from agentwrap.gateway.serve import Ports, Settings, run
+from agentwrap.launching import namespaces
+from agentwrap.policy.document import load
+from agentwrap.policy.layers import Layer
+from agentwrap.policy.paths import Places
+from agentwrap.tracing.wire import AckWanted, FrameReader
+
+_MS_BIND = 4096
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--closed", action="store_true")
+    parser.add_argument("--refuse-early", action="store_true")
+    parser.add_argument("--unattended", action="store_true")
+    parser.add_argument("--host-ports", default="")
+    parser.add_argument("--answer", default="", help="what a human says to each question")
+    parser.add_argument("--ask-timeout", type=float, default=300)
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args()
+    policy = load((options.folder / "policy.toml").read_bytes(), "policy.toml", Places("/w", "/home/u"), {})
+    ports = tuple(int(one) for one in options.host_ports.split(",") if one)
+    plan = connector.ConnectorPlan(host_ports=ports, open_addresses=not options.refuse_early)
+    made = connector.start(plan)
+    if isinstance(made, connector.Refusal):
+        sys.exit(f"no wall: {made}")
+    ours, supervisor = socket.socketpair()
+    announce, callers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    started = time.monotonic_ns()
+    gateway = os.fork()
+    if gateway == 0:
+        ours.close()
+        announce.close()
+        held = {name: socket.socket(fileno=made.descriptors[name]) for name in made.descriptors if name in Ports.__slots__}
+        settings = Settings(
+            layers=(Layer("flags", policy),), tier="wall", now=lambda: time.monotonic_ns() - started,
+            closed=options.closed, host_ports=frozenset(ports), own4=connector.OWN4, own6=connector.OWN6,
+            ask_timeout_s=options.ask_timeout, unattended=options.unattended,
+        )  # fmt: skip
+        run(Ports(callers=callers, supervisor=supervisor, **held), settings)
+        os._exit(0)
+    supervisor.close()
+    callers.close()
+    program = os.fork()
+    if program == 0:
+        for kind, flag in (("user", namespaces.NEWUSER), ("net", namespaces.NEWNET), ("mnt", namespaces.NEWNS)):
+            namespaces.setns(made.descriptors[kind], flag)
+        empty = options.folder / "hosts-inside"
+        empty.write_text("127.0.0.1 localhost\n::1 localhost\n")
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mount(os.fsencode(empty), b"/etc/hosts", None, _MS_BIND, None):
+            os._exit(121)
+        os.execvp(options.command[0], options.command)
+    made.close()
+    return supervise(ours, program, gateway, options)
+
+
+def supervise(ours: socket.socket, program: int, gateway: int, options: argparse.Namespace) -> int:
+    reader, encode = FrameReader(), msgspec.msgpack.Encoder().encode
+    poll = select.poll()
+    ended = os.pidfd_open(program)
+    poll.register(ours, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    status = 0
+    with (options.folder / "events").open("wb") as file:
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == ended:
+                    poll.unregister(ended)
+                    status = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
+                    ours.send(b"Q\n")
+                    continue
+                data = ours.recv(1 << 20)
+                if not data:
+                    return status if os.waitstatus_to_exitcode(os.waitpid(gateway, 0)[1]) == 0 else 120
+                for items in reader.feed(data):
+                    for item in items:
+                        if isinstance(item, AckWanted):
+                            file.flush()
+                            ours.send(b"A%d\n" % item.number)
+                        elif type(item).__name__ == "AskWaiting" and options.answer:
+                            ours.send(f"Y{item.ask} {options.answer}\n".encode())
+                    file.write(len(frame := encode(items)).to_bytes(4, "big") + frame)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
