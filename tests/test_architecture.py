@@ -52,6 +52,7 @@ PURE = {
     *("gateway.http_body", "gateway.http_answers"),
     *("gateway.known_names", "gateway.refusals", "gateway.reach"),
     *("gateway.netlink.messages", "gateway.netlink.nftables"),
+    *("approvals.registry", "approvals.messages", "approvals.permission"),
     *("tracing.stops", "tracing.processes", "tracing.noise", "tracing.syscalls"),
 }
 IMPURE = {

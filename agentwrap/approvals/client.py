@@ -62,11 +62,13 @@ def paths(env: Mapping[str, str], state: Path) -> Iterator[Path]:
         yield from folder.sockets(Path(place))
 
 
-def live(env: Mapping[str, str], state: Path) -> Iterator[tuple[Path, Pending | Failure | AgentwrapError]]:
+def live(
+    env: Mapping[str, str], state: Path, *, layers: bool = False
+) -> Iterator[tuple[Path, Pending | Failure | AgentwrapError]]:
     """Every live run and what it says: what waits, or why it does not tell."""
     for path in paths(env, state):
         try:
-            reply = ask(path, AskPending())
+            reply = ask(path, AskPending(layers))
         except AgentwrapError as error:
             yield path, error
             continue

@@ -4,6 +4,7 @@ Requests come from programs that nobody vouches for: sizes are bounded, types ar
 a ValueError with a reason. Ids as people write them (`a1-3f2a`: question, run) are read here, too.
 """
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,16 +12,19 @@ import msgspec
 from agentwrap.approvals.registry import Answer, Given, Waiting
 
 MAX_REQUEST_BYTES = 8 << 10
-MAX_REPLY_BYTES = 4 << 20
+MAX_REPLY_BYTES = 16 << 20
 RUN_DIGITS = 4
 
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._]+$")]
+ID = re.compile(r"[A-Za-z0-9._]{1,64}\Z")
+Id = Annotated[str, msgspec.Meta(pattern=rf"^{ID.pattern}")]
 Name = Annotated[str, msgspec.Meta(max_length=200)]
 Reason = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
 class AskPending(msgspec.Struct, frozen=True, tag="pending", forbid_unknown_fields=True):
-    """Asks what waits."""
+    """Asks what waits; with `layers` also which policies judge the run."""
+
+    layers: bool = False
 
 
 class GiveAnswer(msgspec.Struct, frozen=True, tag="answer", forbid_unknown_fields=True):
@@ -35,15 +39,24 @@ class GiveAnswer(msgspec.Struct, frozen=True, tag="answer", forbid_unknown_field
 Request = AskPending | GiveAnswer
 
 
+class LayerText(msgspec.Struct, frozen=True):
+    """One policy of a run: whose it is (`user`), its file, whether it is trusted, its text as it was read."""
+
+    name: Literal["flags", "project", "user", "system"]
+    file: str
+    trusted: bool
+    text: str
+
+
 class RunFacts(msgspec.Struct, frozen=True):
-    """Which run it is. `layers`: names and files of the policies that judge it."""
+    """Which run it is. `layers`: the policies that judge it; left out where nobody asked for them."""
 
     run: str
     command: str = ""
     recording: str = ""
     cwd: str = ""
     mode: str = ""
-    layers: tuple[tuple[str, str], ...] = ()
+    layers: tuple[LayerText, ...] = ()
 
 
 class Pending(msgspec.Struct, frozen=True, tag="pending"):

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from agentwrap.approvals import ancestry, folder, messages, peers
 from agentwrap.approvals.messages import AskPending, Failure, GiveAnswer, Pending, Reply, RunFacts, Taken
 from agentwrap.approvals.registry import Given, Refusal, Registry
@@ -199,7 +201,8 @@ class ControlServer:
         with self.lock:
             now = self._now()
             if isinstance(request, AskPending):
-                return Pending(self._facts, now, self._registry.waiting())
+                facts = self._facts if request.layers else msgspec.structs.replace(self._facts, layers=())
+                return Pending(facts, now, self._registry.waiting())
             return self._decide(request, peer, now)
 
     def _decide(self, request: GiveAnswer, peer: peers.Peer, now: int) -> Reply:

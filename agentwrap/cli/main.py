@@ -29,6 +29,11 @@ GROUPS: dict[str, dict[str, str]] = {
         "verify": "Say whether a recording is whole and unchanged.",
         "policy": "Check a policy, ask it, or have one written from a recording.",
     },
+    "Gate": {
+        "pending": "List what waits for a human.",
+        "approve": "Let something that waits go on.",
+        "deny": "Say no to something that waits.",
+    },
     "Share": {
         "export": "Write a recording's events in another format.",
         "snapshot": "Copy a recording, also while it is being written.",

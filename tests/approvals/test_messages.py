@@ -10,6 +10,7 @@ from agentwrap.approvals.messages import (
     AskPending,
     Failure,
     GiveAnswer,
+    LayerText,
     Pending,
     RunFacts,
     Taken,
@@ -36,7 +37,7 @@ def test_what_is_said_is_heard(answer: str, approver: str, reason: str) -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        Pending(RunFacts("3f2a", layers=(("user", "/p"),)), 7, (WAITING,)),
+        Pending(RunFacts("3f2a", layers=(LayerText("user", "/p", True, "x"),)), 7, (WAITING,)),
         Taken(Given(WAITING, "once", 8, "ann", 1000, 4)),
         Failure("answered", "too late", Given(WAITING, "expired", 9)),
     ],

@@ -14,10 +14,23 @@ from pathlib import Path
 import pytest
 
 from agentwrap.approvals import ancestry, client, folder, server
-from agentwrap.approvals.messages import AskPending, Failure, GiveAnswer, Pending, Reply, RunFacts, Taken, encode
+from agentwrap.approvals.messages import (
+    AskPending,
+    Failure,
+    GiveAnswer,
+    LayerText,
+    Pending,
+    Reply,
+    RunFacts,
+    Taken,
+    encode,
+)
 from agentwrap.approvals.registry import Given, Registry, Waiting
 
 FACTS = RunFacts("3f2a0000", "curl https://example.org", mode="ask")
+FACTS_WITH_POLICIES = RunFacts(
+    "3f2a0000", "curl https://example.org", mode="ask", layers=(LayerText("user", "/p.toml", True, "version = 1"),)
+)
 ASKER = """
 import sys
 from pathlib import Path
@@ -45,7 +58,7 @@ class Served:
         self.before_judging = lambda: None
         self.server = server.ControlServer(
             path, self.registry, self.is_descendant, self.on_ended,
-            facts=FACTS, now=lambda: self.now, on_refused=lambda *who: self.refused.append(who),
+            facts=FACTS_WITH_POLICIES, now=lambda: self.now, on_refused=lambda *who: self.refused.append(who),
         )  # fmt: skip
         self.server.start()
 
@@ -92,6 +105,7 @@ def rest_of(connection: socket.socket) -> bytes:
 def test_what_waits_is_told_and_answered_once(served: Served) -> None:
     served.add(waiting())
     assert served.ask() == Pending(FACTS, 10, (waiting(),))
+    assert served.ask(AskPending(layers=True)) == Pending(FACTS_WITH_POLICIES, 10, (waiting(),))
     taken = served.ask(GiveAnswer("a1", "run", "ann", "looks fine"))
     assert isinstance(taken, Taken)
     assert (taken.given.approver, taken.given.uid, taken.given.pid) == ("ann", os.getuid(), os.getpid())
