@@ -28,13 +28,18 @@ _IP_PKTINFO, _IP_TRANSPARENT = 8, 19
 _IPV6_RECVPKTINFO, _IPV6_TRANSPARENT, _IPV6_FREEBIND = 49, 75, 78
 _BACKLOG = 4096
 _LOG_BUFFER_BYTES = 4 << 20
-_NAMES = ("tcp", "udp4", "udp6", "diag", "nflog", "nft", "user", "net", "mnt")
+NAMESPACES = ("user", "net", "mnt")
+_NAMES = ("tcp", "udp4", "udp6", "diag", "nflog", "nft", *NAMESPACES)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorPlan:
-    """What the namespace is to be like. `open_addresses`: every address may be tried (the gateway judges by itself)."""
+    """What the namespaces are to be like.
 
+    `network`: whether there is one of the run's own. `open_addresses`: every address may be tried (the gateway judges).
+    """
+
+    network: bool = True
     host_ports: tuple[int, ...] = ()
     networks4: tuple[IPv4Network, ...] = ()
     networks6: tuple[IPv6Network, ...] = ()
@@ -52,13 +57,28 @@ class Connector:
     sockets: socket.socket
     descriptors: dict[str, int] = field(default_factory=dict)
 
+    def close_sockets(self) -> None:
+        """Close what the gateway alone may hold; the namespaces stay at hand for the child."""
+        for name in list(self.descriptors):
+            if name not in NAMESPACES:
+                os.close(self.descriptors.pop(name))
+        self.sockets.close()
+
     def close(self) -> None:
         """Close our ends of everything; what was forked from us keeps its own."""
+        self.close_sockets()
         for descriptor in self.descriptors.values():
             os.close(descriptor)
         self.descriptors.clear()
         self.maps.close()
-        self.sockets.close()
+
+    def end(self) -> None:
+        """The tree is gone: end the process."""
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except OSError:
+            pass  # it ended by itself
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -148,8 +168,6 @@ def _become(
 
 def _set_up(plan: ConnectorPlan, channel: socket.socket, step: list[str]) -> dict[str, int]:
     """Everything inside the namespace; `step[0]` is what is being tried, for the refusal."""
-    from agentwrap.gateway.netlink import packets, routes, rules
-
     uid, gid = os.geteuid(), os.getegid()
     # The kernel hides /proc/self/uid_map of a process that is not dumpable from its own user.
     attendant.hide_memory(False)
@@ -157,15 +175,32 @@ def _set_up(plan: ConnectorPlan, channel: socket.socket, step: list[str]) -> dic
     namespaces.unshare(namespaces.NEWUSER)
     step[0] = "id map"
     _map(uid, gid, channel)
-    step[0] = "network namespace"
-    namespaces.unshare(namespaces.NEWNET | namespaces.NEWNS)
-    step[0] = "mount propagation"
+    step[0] = "mount namespace"
+    namespaces.unshare(namespaces.NEWNS)
     namespaces.hear_mounts_only()
+    held = _set_up_network(plan, gid, step) if plan.network else {}
+    if plan.mounts is not None:
+        from agentwrap.launching import mounts
+
+        step[0] = "mounts"
+        mounts.execute(plan.mounts)
+    out = {name: end.detach() for name, end in held.items()}
+    for kind in NAMESPACES:
+        if kind != "net" or plan.network:
+            out[kind] = namespaces.open_own(kind)
+    return out
+
+
+def _set_up_network(plan: ConnectorPlan, gid: int, step: list[str]) -> dict[str, socket.socket]:
+    from agentwrap.gateway.netlink import packets, routes, rules
+
+    step[0] = "network namespace"
+    namespaces.unshare(namespaces.NEWNET)
     step[0] = "addresses and routes"
     has_ipv6 = routes.set_up(OWN4, OWN6)
     _set_sysctls(plan, gid)
     step[0] = "packet rules (nf_tables)"
-    nft = _netlink(socket.NETLINK_NETFILTER if hasattr(socket, "NETLINK_NETFILTER") else 12)
+    nft = _netlink(12)  # NETLINK_NETFILTER
     rules.install(
         nft,
         port=GATEWAY_PORT,
@@ -184,15 +219,7 @@ def _set_up(plan: ConnectorPlan, channel: socket.socket, step: list[str]) -> dic
     held = {"tcp": _listener(has_ipv6), "diag": _netlink(4), "nflog": nflog, "nft": nft, "udp4": _dns4()}
     if has_ipv6:
         held["udp6"] = _dns6()
-    if plan.mounts is not None:
-        from agentwrap.launching import mounts
-
-        step[0] = "mounts"
-        mounts.execute(plan.mounts)
-    out = {name: end.detach() for name, end in held.items()}
-    for kind in ("user", "net", "mnt"):
-        out[kind] = namespaces.open_own(kind)
-    return out
+    return held
 
 
 def _map(uid: int, gid: int, channel: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""The supervisor's side of the gateway: finds the strongest tier there is, starts it, hears it out, ends it.
+"""The supervisor's side of the gateway: starts it, hears it out, ends it.
 
 Tiers: `wall` (namespaces of the run's own; nothing but the gateway can be reached) and `guard` (the tracer makes every
 connection itself, towards the gateway, where the machine allows no namespaces).
@@ -9,35 +9,30 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
-from agentwrap.events import Coverage, Gap, Item
-from agentwrap.gateway.connector import OWN4, OWN6, Connector, ConnectorPlan, Refusal
-from agentwrap.gateway.reach import Reach, reach_of
-from agentwrap.launching.child import Enclosure
+from agentwrap.events import Gap, Item
+from agentwrap.gateway.connector import OWN4, OWN6, Connector, Refusal
+from agentwrap.gateway.reach import reach_of
 from agentwrap.launching.options import RunOptions
-from agentwrap.policy.layers import Layer, mode_of
 
 if TYPE_CHECKING:
     from agentwrap.gateway.serve import Ports, Settings
-    from agentwrap.launching.enforcement import MountPlan
     from agentwrap.tracing.wire import FrameReader
 
 Tier = Literal["wall", "guard"]
 _READY_S = 20.0
 _CHANNEL_BYTES = 4 << 20
 _NAMESPACES = ("user", "net", "mnt")
-_MECHANISM: dict[Tier, str] = {
-    "wall": "network namespace and gateway",
-    "guard": "connections made by the tracer, and gateway",
-}
 
 
 def wanted(options: RunOptions) -> bool:
     """Whether a run has a gateway: asked for, or because a policy says something about the network."""
+    if options.publish and options.network == "auto":
+        return True
     if options.network == "auto":
         return any(reach_of(layer.policy).restricts for layer in options.layers)
     return options.network != "host"
@@ -59,21 +54,11 @@ class StartedGateway:
     pid: int
     channel: socket.socket
     callers: socket.socket
-    refusal: Refusal | None = None
-    connector: Connector | None = None
     guard_ports: GuardPorts | None = None
     failure: str = ""
     inside: list[socket.socket] = field(default_factory=list)
     _over: bool = False
     _thread: threading.Thread | None = None
-
-    @property
-    def enclosure(self) -> Enclosure | None:
-        """What the child joins; None in the guard tier."""
-        if self.connector is None:
-            return None
-        held = self.connector.descriptors
-        return Enclosure(held["user"], held["net"], held["mnt"], self.connector.maps, os.geteuid(), os.getegid())
 
     def close_in_tracer(self) -> None:
         """In the tracer, right after the fork: what only the supervisor and the gateway may hold."""
@@ -84,28 +69,12 @@ class StartedGateway:
         """In the supervisor, when the tracer has its copies."""
         self.callers.close()
         self._drop()
-        if self.connector is not None:
-            self.connector.close()
 
     def _drop(self) -> None:
         # The listener above all: it must be closed with the gateway's death, so that nothing is accepted any more.
         for end in self.inside:
             end.close()
         self.inside.clear()
-        if self.connector is not None:
-            for name in list(self.connector.descriptors):
-                if name not in _NAMESPACES:
-                    os.close(self.connector.descriptors.pop(name))
-
-    def statements(self, given: Sequence[Coverage]) -> list[Coverage]:
-        """Coverage as it is with the gateway: what the wall holds is no testimony any more."""
-        held = ("connect", "dns", "udp")
-        return [
-            Coverage(at_ns=0, what=one.what, tier=self.tier, mechanism=_MECHANISM[self.tier])
-            if one.what in held
-            else one
-            for one in given
-        ]
 
     def wait_until_ready(self) -> None:
         """Until the gateway listens. Raises AgentwrapError."""
@@ -182,7 +151,7 @@ class StartedGateway:
             pass  # its end is being told by the thread that hears it
 
     def close(self) -> None:
-        """The tree is gone: let the gateway tell its last rows, and end it and the connector."""
+        """The tree is gone: let the gateway tell its last rows, and end it."""
         self._over = True
         self.tell(b"Q")
         if self._thread is not None:
@@ -192,17 +161,14 @@ class StartedGateway:
     def abandon(self) -> None:
         """Nothing ran."""
         self._over = True
-        self.forked_all()
         self._end()
 
     def _end(self) -> None:
-        for pid in (self.pid, self.connector.pid if self.connector is not None else 0):
-            if pid > 0:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
-                except OSError:
-                    pass  # it ended by itself
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except OSError:
+            pass  # it ended by itself
         self.channel.close()
 
 
@@ -223,45 +189,16 @@ def _lost(at_ns: int) -> Gap:
 
 
 def start(
-    options: RunOptions, now: Callable[[], int], mounts: "MountPlan | None", *, attended: bool
+    options: RunOptions, now: Callable[[], int], connector: Connector | None, *, attended: bool
 ) -> StartedGateway:
-    """Start connector and gateway, in the strongest tier there is. Before any thread, before the tracer is forked.
+    """Start the gateway: behind the connector's namespace, or, without one, on the machine's own loopback.
 
-    Raises AgentwrapError where only the wall will do and cannot be had.
+    Before any thread, before the tracer is forked. Raises AgentwrapError for a published port that is taken.
     """
-    from agentwrap.gateway import connector
-
-    reach = reach_of(*(layer.policy for layer in options.layers))
-    plan = ConnectorPlan(
-        networks4=reach.networks4,
-        networks6=reach.networks6,
-        open_addresses=options.network != "none" and (reach.open or mode_of_run(options.layers) != "enforce"),
-        low_ports=0 if os.geteuid() == 0 else _low_ports(),
-        mounts=mounts,
-    )
-    made = connector.start(plan) if options.tier != "guard" else Refusal("wall", 0, "only the guard was asked for")
-    if isinstance(made, Refusal) and options.tier == "wall":
-        raise AgentwrapError(
-            "unsupported",
-            "there can be no wall here, and nothing less was accepted",
-            evidence=f"{made.step}: {made.detail}",
-            hint=fix(made),
-            exit_status=EXIT_FAILED,
-        )
-    return _start_gateway(options, now, reach, made, attended=attended)
-
-
-def mode_of_run(layers: Sequence[Layer]) -> str:
-    """`observe` where there is no policy."""
-    return mode_of(layers) if layers else "observe"
-
-
-def _start_gateway(
-    options: RunOptions, now: Callable[[], int], reach: Reach, made: Connector | Refusal, *, attended: bool
-) -> StartedGateway:
     from agentwrap.gateway import process
 
-    connector = made if isinstance(made, Connector) else None
+    reach = reach_of(*(layer.policy for layer in options.layers))
+    published = _published(options)
     tier: Tier = "guard" if connector is None else "wall"
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     callers, heard = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -281,28 +218,46 @@ def _start_gateway(
             nft=inside.get("nft"),
             callers=heard,
             supervisor=theirs,
+            published=published,
+            connector=connector.sockets if connector is not None else None,
         )
         settings = Settings(
             layers=options.layers,
             tier=tier,
             closed=options.network == "none",
-            host_ports=reach.host_ports,
+            host_ports=None if reach.every_host_port else reach.host_ports,
             now=now,
             own4=OWN4,
             own6=OWN6,
             ask_timeout_s=options.ask_timeout_s,
-            attended=attended,
+            unattended=not attended,
         )
         return ports, settings
 
     pid = process.start(build, theirs, (ours, callers))
     theirs.close()
     heard.close()
-    started = StartedGateway(tier, pid, ours, callers, made if isinstance(made, Refusal) else None, connector)
+    gateway = StartedGateway(tier, pid, ours, callers)
     if connector is None:
-        started.guard_ports = GuardPorts(inside["tcp"].getsockname()[1], inside["udp4"].getsockname()[1])
-    started.inside = list(inside.values())
-    return started
+        gateway.guard_ports = GuardPorts(inside["tcp"].getsockname()[1], inside["udp4"].getsockname()[1])
+    gateway.inside = [*inside.values(), *(listener for listener, _inner in published)]
+    return gateway
+
+
+def _published(options: RunOptions) -> tuple[tuple[socket.socket, int], ...]:
+    made: list[tuple[socket.socket, int]] = []
+    for outer, inner in options.publish:
+        try:
+            made.append((socket.create_server(("127.0.0.1", outer)), inner))
+        except OSError as error:
+            raise AgentwrapError(
+                "unsupported",
+                f"port {outer} cannot be published",
+                evidence=f"127.0.0.1:{outer}: {error.strerror}",
+                hint=f"agentwrap run -p {outer + 1}:{inner} -- COMMAND",
+                exit_status=EXIT_FAILED,
+            ) from error
+    return tuple(made)
 
 
 def _sockets_of(connector: Connector) -> dict[str, socket.socket]:
@@ -321,14 +276,6 @@ def _loopback_ports() -> dict[str, socket.socket]:
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.bind(("127.0.0.1", 0))
     return {"tcp": tcp, "udp4": udp}
-
-
-def _low_ports() -> int:
-    try:
-        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "rb") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 1024
 
 
 def fix(refusal: Refusal) -> str:

@@ -34,7 +34,7 @@ MODE_NOTIFY, MODE_TRACE, MODE_EVERY_CALL, MODE_NONE = b"N", b"T", b"S", b"0"
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """The namespaces that the child joins: descriptors of the outer user, network and mount namespace.
+    """The namespaces that the child joins: descriptors of the outer user, network (-1: none) and mount namespace.
 
     `maps` is a channel to a process in that user namespace, which gives the child's own its ids; needed for root alone.
     """
@@ -191,7 +191,8 @@ def _enter(enclosure: Enclosure, cwd: bytes) -> None:
     folders = [fd for fd in (0, 1, 2) if _is_folder(fd)]
     paths = [os.readlink(b"/proc/self/fd/%d" % fd) for fd in folders]
     namespaces.setns(enclosure.user, namespaces.NEWUSER)
-    namespaces.setns(enclosure.net, namespaces.NEWNET)
+    if enclosure.net >= 0:
+        namespaces.setns(enclosure.net, namespaces.NEWNET)
     namespaces.setns(enclosure.mnt, namespaces.NEWNS)
     for fd, path in zip(folders, paths, strict=True):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -22,7 +22,7 @@ from agentwrap.session.following import WATCHED_SIGNALS, Following, fork_tracer,
 
 if TYPE_CHECKING:
     from agentwrap.events import Coverage, Gap, Item
-    from agentwrap.gateway.started import StartedGateway
+    from agentwrap.session.surroundings import Surroundings
     from agentwrap.tracing import wire
 
 TERM_GRACE_S = 10.0
@@ -46,7 +46,7 @@ class Session:
         self._timeout_asked: float | None = None
         self._over = False
         self._made_file = False
-        self._gateway: StartedGateway | None = None
+        self._around: Surroundings
 
     def _now(self) -> int:
         return time.monotonic_ns() - self._start_ns
@@ -76,12 +76,10 @@ class Session:
                 hint="-C DIR names where the command starts; without it, that is here",
                 exit_status=EXIT_FAILED,
             )
-        self._gateway = self._start_gateway()
+        self._around = self._surround()
         try:
-            following = Following(self.options, path, self._start_ns, self._gateway, None)
-            self._tracer_pid, self._channel = fork_tracer(following)
-            if self._gateway is not None:
-                self._gateway.forked_all()
+            self._tracer_pid, self._channel = fork_tracer(Following(self.options, path, self._start_ns, self._around))
+            self._around.forked_all()
             self._make_recorder()
             standing = self._receive_standing()
             self._begin(standing)
@@ -90,15 +88,13 @@ class Session:
             raise
         return self.outcome.mode
 
-    def _start_gateway(self) -> "StartedGateway | None":
-        """Connector and gateway, where the run is to have its own network."""
-        from agentwrap.gateway import started
+    def _surround(self) -> "Surroundings":
+        """Namespaces, gateway and what else the policy asks for."""
+        from agentwrap.session import surroundings
 
-        if not started.wanted(self.options):
-            return None
-        opened = started.start(self.options, self._now, None, attended=False)
-        self.outcome.tier = opened.tier
-        return opened
+        around = surroundings.surround(self.options, self._now, attended=False)
+        self.outcome.tier = around.tier
+        return around
 
     def _make_recorder(self) -> None:
         from agentwrap.recording.pump import RecorderPump
@@ -187,9 +183,8 @@ class Session:
                 exit_status=EXIT_FAILED,
             )
         statements = plan.coverage(standing, reads=options.reads)
-        if self._gateway is not None:
-            self._gateway.wait_until_ready()
-            statements = self._gateway.statements(statements)
+        self._around.wait_until_ready()
+        statements = self._around.statements(statements)
         gaps = plan.gaps(standing, reads=options.reads)
         self._require(statements, gaps, told.mode)
         items: list[Item] = [
@@ -204,6 +199,7 @@ class Session:
                 mode=told.mode,
                 options=option_words(options, told.no_new_privs),
             ),
+            *self._policy_told(),
             *statements,
             *gaps,
         ]
@@ -213,8 +209,15 @@ class Session:
             raise AgentwrapError(
                 "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
             )
-        if self._gateway is not None:
-            self._gateway.attend(self._pump.put, self._pump.flush, self._now)
+        if self._around.gateway is not None:
+            self._around.gateway.attend(self._pump.put, self._pump.flush, self._now)
+
+    def _policy_told(self) -> "list[Item]":
+        if not self.options.layers:
+            return []
+        from agentwrap.policy.loaded import loaded_event
+
+        return [loaded_event(self.options.layers)]
 
     def _require(self, statements: "list[Coverage]", gaps: "list[Gap]", mode: str) -> None:
         if not self.options.require or self.options.best_effort:
@@ -246,8 +249,7 @@ class Session:
                 os.waitpid(self._tracer_pid, 0)
         except OSError:
             pass  # it ended by itself
-        if self._gateway is not None:
-            self._gateway.abandon()
+        self._around.abandon()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED_SIGNALS)
         if self._made_file:
             for suffix in ("", "-wal", "-shm"):
@@ -377,9 +379,7 @@ class Session:
 
         os.waitpid(self._tracer_pid, 0)
         status, outcome = self.outcome.status, self.outcome
-        if self._gateway is not None:
-            self._gateway.close()
-            outcome.failure = outcome.failure or self._gateway.failure
+        outcome.failure = outcome.failure or self._around.close()
         killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else 0
         reason: Literal["timeout", "lost", "signal", "exit"] = "signal" if killed_by else "exit"
         if outcome.timed_out or status is None:

@@ -6,13 +6,14 @@ import signal
 from typing import NoReturn
 
 from agentwrap.events import Gap
-from agentwrap.tracing.descendants import descendants
 
 _CLOCK_JUMP_NS = 1_000_000_000
 
 
 def end_orphans() -> None:
     """The tracer is dead. With ptrace the kernel has ended the tree already; else its orphans are our children now."""
+    from agentwrap.tracing.descendants import descendants
+
     while left := descendants(os.getpid()):
         for pid in left:
             try:

@@ -13,9 +13,8 @@ from agentwrap.errors import EXIT_FAILED
 from agentwrap.launching.options import RunOptions
 
 if TYPE_CHECKING:
-    from agentwrap.gateway.started import StartedGateway
     from agentwrap.launching.child import ChildPlan
-    from agentwrap.launching.enforcement import EnforcementPlan
+    from agentwrap.session.surroundings import Surroundings
     from agentwrap.tracing.tracer import TracerSettings
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -43,8 +42,7 @@ class Following:
     options: RunOptions
     path: bytes
     start_ns: int
-    gateway: "StartedGateway | None" = None
-    enforcement: "EnforcementPlan | None" = None
+    around: "Surroundings"
 
 
 def working_directory() -> bytes:
@@ -91,8 +89,7 @@ def _become_tracer(
     try:
         from agentwrap.tracing import tracer
 
-        if following.gateway is not None:
-            following.gateway.close_in_tracer()
+        following.around.close_in_tracer()
         tracer.main(channel, _child_plan(following, *signals()), _settings(following), parent)
     finally:
         os._exit(EXIT_FAILED)
@@ -103,7 +100,7 @@ def _child_plan(following: Following, ignored: frozenset[int], blocked: frozense
     from agentwrap.launching.child import ChildPlan
     from agentwrap.tracing.syscalls import watched
 
-    options, gateway, enforcement = following.options, following.gateway, following.enforcement
+    options, around, enforcement = following.options, following.around, following.around.plan
     abis = watched.abis(reads=options.reads)
     alone = watched.abis(reads=options.reads, exec_calls=True)
     return ChildPlan(
@@ -119,9 +116,9 @@ def _child_plan(following: Following, ignored: frozenset[int], blocked: frozense
         trace_program=seccomp.assemble(abis, seccomp.RET_TRACE),
         allow_program=seccomp.assemble(abis, seccomp.RET_ALLOW),
         follow=options.follow,
-        enclosure=gateway.enclosure if gateway is not None else None,
-        landlock=enforcement.landlock if enforcement is not None else None,
-        no_new_privs=enforcement is not None,
+        enclosure=around.enclosure,
+        landlock=enforcement.landlock if enforcement else None,
+        no_new_privs=bool(enforcement),
     )
 
 
@@ -129,7 +126,7 @@ def _settings(following: Following) -> "TracerSettings":
     from agentwrap.tracing import tracer
     from agentwrap.tracing.files.settings import FileSettings
 
-    options, environment, gateway = following.options, following.options.environment, following.gateway
+    options, environment, gateway = following.options, following.options.environment, following.around.gateway
     return tracer.TracerSettings(
         start_ns=following.start_ns,
         files=FileSettings(

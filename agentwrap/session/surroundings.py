@@ -1,0 +1,192 @@
+"""What a run is put into: namespaces, a gateway, mounts, domains; as strong as its policy asks and the machine allows.
+
+Made before the tracer is forked. What cannot be had is a refusal to start, or, with `--best-effort`, a gap.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from agentwrap.errors import EXIT_FAILED, AgentwrapError
+from agentwrap.events import Coverage, Gap
+from agentwrap.launching.child import Enclosure
+from agentwrap.launching.options import RunOptions
+
+if TYPE_CHECKING:
+    from agentwrap.gateway.connector import Connector, Refusal
+    from agentwrap.gateway.started import StartedGateway
+    from agentwrap.launching.enforcement import EnforcementPlan
+
+Tier = Literal["", "wall", "guard"]
+_NETWORK = ("connect", "dns", "udp")
+_MECHANISM: dict[Tier, str] = {
+    "wall": "network namespace and gateway",
+    "guard": "connections made by the tracer, and gateway",
+}
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What stands. `tier`: of the network, empty where it is the machine's own; `refusal`: why there is no wall."""
+
+    tier: Tier = ""
+    connector: "Connector | None" = None
+    gateway: "StartedGateway | None" = None
+    plan: "EnforcementPlan | None" = None
+    refusal: "Refusal | None" = None
+
+    @property
+    def enclosure(self) -> Enclosure | None:
+        """The namespaces that the child joins."""
+        if self.connector is None:
+            return None
+        held = self.connector.descriptors
+        return Enclosure(
+            held["user"], held.get("net", -1), held["mnt"], self.connector.maps, os.geteuid(), os.getegid()
+        )
+
+    def close_in_tracer(self) -> None:
+        """In the tracer, right after the fork: what only the supervisor and the gateway may hold."""
+        if self.gateway is not None:
+            self.gateway.close_in_tracer()
+        if self.connector is not None:
+            self.connector.close_sockets()
+
+    def forked_all(self) -> None:
+        """In the supervisor, when everything that is forked has its copies."""
+        if self.gateway is not None:
+            self.gateway.forked_all()
+        if self.connector is not None:
+            self.connector.close()
+
+    def wait_until_ready(self) -> None:
+        """Until the gateway listens. Raises AgentwrapError."""
+        if self.gateway is not None:
+            self.gateway.wait_until_ready()
+
+    def statements(self, given: list[Coverage]) -> list[Coverage]:
+        """Coverage as it is here: what the wall or the guard holds is no testimony any more."""
+        if not self.tier:
+            return given
+        mechanism = _MECHANISM[self.tier]
+        return [
+            Coverage(at_ns=0, what=one.what, tier=self.tier, mechanism=mechanism) if one.what in _NETWORK else one
+            for one in given
+        ]
+
+    def close(self) -> str:
+        """The tree is gone: end what stands. Returns what went wrong with it, in words."""
+        failure = ""
+        if self.gateway is not None:
+            self.gateway.close()
+            failure = self.gateway.failure
+        if self.connector is not None:
+            self.connector.end()
+        return failure
+
+    def abandon(self) -> None:
+        """Nothing ran."""
+        self.forked_all()
+        if self.gateway is not None:
+            self.gateway.abandon()
+        if self.connector is not None:
+            self.connector.end()
+
+
+def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> Surroundings:
+    """Make what the run asks for. Before any thread. Raises AgentwrapError where it cannot be had."""
+    if not options.layers and not options.publish and options.network in ("auto", "host"):
+        return Surroundings()  # nothing to load for a run that is only watched
+    from agentwrap.gateway import started
+    from agentwrap.gateway.connector import Connector
+
+    wants_network = started.wanted(options)
+    wall = _plan(options, "wall") if options.layers else None
+    if not wants_network and not (wall is not None and wall.mounts):
+        return Surroundings(plan=_plan(options, "none") if options.layers else None)
+    made = _connector(options, wall, network=wants_network)
+    standing = Surroundings(plan=wall)
+    if isinstance(made, Connector):
+        standing.connector = made
+    elif options.tier == "wall":
+        raise no_wall(made)
+    else:
+        standing.refusal = made
+        standing.plan = _plan(options, "guard") if options.layers else None
+    try:
+        if wants_network:
+            standing.tier = "wall" if standing.connector is not None else "guard"
+            standing.gateway = started.start(options, now, standing.connector, attended=attended)
+    except BaseException:
+        standing.abandon()
+        raise
+    return standing
+
+
+def no_wall(refusal: "Refusal") -> AgentwrapError:
+    """The error for a run that accepts nothing less than namespaces."""
+    from agentwrap.gateway import started
+
+    return AgentwrapError(
+        "unsupported",
+        "there can be no wall here, and nothing less was accepted",
+        evidence=f"{refusal.step}: {refusal.detail}",
+        hint=started.fix(refusal),
+        exit_status=EXIT_FAILED,
+    )
+
+
+def lost_wall(refusal: "Refusal") -> Gap:
+    """What `--best-effort` goes on without."""
+    return Gap(
+        at_ns=0,
+        what="connect",
+        cause="no-wall",
+        could_hide="connections that the policy denies: nothing stops them",
+        from_ns=0,
+        detail=f"{refusal.step}: {refusal.detail}".encode(),
+    )
+
+
+def _plan(options: RunOptions, tier: Literal["wall", "guard", "none"]) -> "EnforcementPlan":
+    from agentwrap.gateway import started
+    from agentwrap.launching import enforcement, landlock
+    from agentwrap.launching.disk import MachineDisk
+
+    return enforcement.plan(
+        options.layers,
+        MachineDisk(),
+        uid=os.geteuid(),
+        tier=tier,
+        landlock_abi=landlock.version(),
+        restricts_network=started.wanted(options),
+    )
+
+
+def _connector(options: RunOptions, wall: "EnforcementPlan | None", *, network: bool) -> "Connector | Refusal":
+    from agentwrap.gateway import connector
+    from agentwrap.gateway.reach import reach_of
+    from agentwrap.policy.layers import mode_of
+
+    if options.tier == "guard":
+        return connector.Refusal("wall", 0, "only the guard was asked for")
+    reach = reach_of(*(layer.policy for layer in options.layers))
+    enforced = bool(options.layers) and mode_of(options.layers) == "enforce"
+    plan = connector.ConnectorPlan(
+        network=network,
+        networks4=reach.networks4,
+        networks6=reach.networks6,
+        open_addresses=options.network != "none" and (reach.open or not enforced),
+        low_ports=0 if os.geteuid() == 0 else _low_ports(),
+        mounts=wall.mounts if wall is not None and wall.mounts else None,
+    )
+    return connector.start(plan)
+
+
+def _low_ports() -> int:
+    try:
+        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "rb") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 1024
