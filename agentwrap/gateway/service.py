@@ -11,7 +11,7 @@ from ipaddress import IPv6Address, ip_address
 import trio
 
 from agentwrap.events import Gap
-from agentwrap.gateway import publish
+from agentwrap.gateway import hosts_file, publish
 from agentwrap.gateway.asking import Asks
 from agentwrap.gateway.attribution import Attribution
 from agentwrap.gateway.callers import Caller
@@ -45,6 +45,8 @@ async def serve(ports: Ports, settings: Settings) -> None:
     _take_descriptors()
     no_search_list()
     stage = _stage(ports, settings)
+    _learn_hosts_file(stage)
+    hosts_file.freeze()
     names = DnsService(stage)
     log = PacketLog(stage, ports.nflog, ports.nft) if ports.nflog is not None else None
     async with trio.open_nursery() as outer:
@@ -131,6 +133,14 @@ def _stage(ports: Ports, settings: Settings) -> Stage:
         admit=admit,
     )
     return stage
+
+
+def _learn_hosts_file(stage: Stage) -> None:
+    """Programs look there themselves, unasked: those names are known from the start."""
+    for name, address in hosts_file.read():
+        stage.known.learn(name, (address,))
+        if stage.judge.lookup(name).decision != "deny":
+            stage.admit((address,))
 
 
 async def _tell_repeats(stage: Stage) -> None:
