@@ -5,17 +5,20 @@ word that no record holds. Where nobody can be asked, the answer is no, at once.
 """
 
 import os
+import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from agentwrap import text
-from agentwrap.approvals import ancestry
-from agentwrap.approvals.messages import RunFacts, public_id
+from agentwrap.approvals import ancestry, folder
+from agentwrap.approvals.messages import LayerText, RunFacts, public_id
 from agentwrap.approvals.registry import ANSWERS, Given, Registry, Waiting
 from agentwrap.approvals.server import ControlServer
+from agentwrap.errors import AgentwrapError
 from agentwrap.events import ActDenied, AskAnswered, AskWaiting, Item
+from agentwrap.policy.layers import Layer, mode_of
 
 _SHOWN_CHARACTERS = 500
 _TOLD_PEERS = 100
@@ -40,6 +43,34 @@ def nobody_to_ask(*, waits_anyway: bool) -> str:
 def may_speak() -> bool:
     """Whether a line on our standard error disturbs nobody: not where the agent draws on a terminal."""
     return not (os.isatty(1) and os.isatty(2))
+
+
+def facts_of(run: str, command: Sequence[bytes], recording: Path, cwd: bytes, layers: Sequence[Layer]) -> RunFacts:
+    """The run as approvers are told of it. Files of policies are named from here, where the run was started."""
+    return RunFacts(
+        run,
+        text.clip(" ".join(shlex.quote(os.fsdecode(word)) for word in command), _SHOWN_CHARACTERS),
+        os.path.abspath(recording),
+        text.escape(cwd),
+        mode_of(layers),
+        tuple(LayerText(layer.name, _named(layer.policy.file), layer.trusted, layer.policy.source) for layer in layers),
+    )
+
+
+def _named(file: str) -> str:
+    """A file by its whole path; a preset, or the command line, as it is called."""
+    return os.path.abspath(file) if os.path.lexists(file) else file
+
+
+def open_desk(env: Mapping[str, str], state: Path, facts: RunFacts, **others: Any) -> "Desk":
+    """A desk with its socket in the folder for them. Where there can be none, all is denied as unattended."""
+    try:
+        path = folder.prepare(env, state) / facts.run
+    except AgentwrapError as error:
+        desk = Desk(None, facts, **others)
+        desk.failure = f"{error.message}: {error.evidence}"
+        return desk
+    return Desk(path, facts, **others)
 
 
 class Desk:
@@ -80,12 +111,12 @@ class Desk:
             now=self._now,
             on_refused=self._tried,
         )
+        self._server = server  # its thread may need us at once
         try:
             server.start()
         except OSError as error:
             self.failure = f"there is no control socket: {error}"
-            return
-        self._server = server
+            self._server = None
 
     def hear(self, items: Iterable[Item]) -> None:
         """What the gateway told, already recorded: questions that begin, and those that it gave up by itself."""
@@ -120,15 +151,22 @@ class Desk:
         """The run is over: nothing can be answered any more."""
         if self._server is not None:
             self._server.close()
+            for one in self._registry.waiting():
+                self._record([_event(Given(one, "expired", self._now(), reason="the run ended"), self._now())])
             more = {who: count - 1 for who, count in self._tries.items() if count > 1}
             if more:
                 self._tell_tries(more)
 
     def _settle(self, given: Given) -> None:
         """Record how it ended, then tell the gateway."""
-        self._record([_event(given, self._now())])
-        word = given.outcome if given.outcome in ANSWERS else "deny"
-        self._tell(f"Y{given.waiting.ask} {word}".encode())
+        word = given.outcome if given.outcome in (*ANSWERS, "expired") else "deny"
+        try:
+            self._record([_event(given, self._now())])
+        except BaseException:
+            word = "deny"  # what is not on disk was not allowed
+            raise
+        finally:
+            self._tell(f"Y{given.waiting.ask} {word}".encode())
 
     def _tried(self, pid: int, uid: int, why: str) -> None:
         """Somebody asked who may not: the first try of a process is told at once, how often in all at the end."""

@@ -21,9 +21,10 @@ _PROBE_S = 0.2
 
 def places(env: Mapping[str, str], state: Path) -> list[Path]:
     """Where sockets may lie, best first. `state`: our folder of what is kept between runs."""
-    runtime = [env.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.geteuid()}"]
-    fitting = [Path(one) for one in dict.fromkeys(runtime) if one.startswith("/") and _is_ours(Path(one))]
-    return [*(one / "agentwrap" for one in fitting), state / "run"]
+    for one in (env.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.geteuid()}"):
+        if one.startswith("/") and _is_ours(Path(one)):
+            return [Path(one) / "agentwrap", state / "run"]
+    return [state / "run"]
 
 
 def _is_ours(folder: Path) -> bool:

@@ -16,7 +16,7 @@ from agentwrap.policy.questions import Connect
 
 SECTION, KEY = "network", "allow"
 _ASKED = re.compile(
-    r"connect (?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:]+):(?P<port>[0-9]{1,5})(?: \(at (?P<address>[0-9A-Fa-f:.]+)\))?"
+    r"connect (?:to )?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:]+):(?P<port>[0-9]{1,5})(?: at (?P<address>[0-9A-Fa-f:.]+))?"
 )
 
 
@@ -37,8 +37,7 @@ class Edit(msgspec.Struct, frozen=True):
 def permission_for(question: str) -> Permission | None:
     """The entry that allows what a question asks for; None where no entry of a policy can.
 
-    Questions are texts of `policy.questions.Connect`, with ` (at ADDRESS)` where a name leads to an address that
-    nobody reaches by accident.
+    Questions are as the gateway asks them: `connect to HOST:PORT`, with ` at ADDRESS` where the name leads somewhere.
     """
     match = _ASKED.fullmatch(question)
     if match is None or not 0 < int(match["port"]) < 65536:

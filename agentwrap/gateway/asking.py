@@ -15,7 +15,11 @@ from agentwrap.gateway.judging import Verdict
 Answered = Literal["once", "run", "always", "deny", "expired"]
 _MAX_WAITING = 256
 _DENIED_S = 30.0  # a program that tries again at once does not ask again at once
-_WORDS: dict[str, Answered] = {"once": "once", "run": "run", "always": "always", "deny": "deny"}
+# The supervisor says when time is up, and whether an answer came before it. This is for a supervisor that is silent.
+_SILENT_S = 5.0
+_WORDS: dict[str, Answered] = {
+    "once": "once", "run": "run", "always": "always", "deny": "deny", "expired": "expired"
+}  # fmt: skip
 
 Key = tuple[str, int, str]
 
@@ -74,7 +78,7 @@ class Asks:
         waiting = AskWaiting(at_ns=self._now(), span=span, pid=pid, ask=question.ask, question=text, until_ns=until)
         self._put(waiting)
         try:
-            with trio.move_on_after(self._wait_s):
+            with trio.move_on_after(self._wait_s + _SILENT_S):
                 await question.done.wait()
             if not question.done.is_set():
                 self._put(AskAnswered(at_ns=self._now(), span=span, pid=pid, ask=question.ask, answer="expired"))

@@ -34,11 +34,17 @@ def test_a_runtime_folder_that_others_can_write_is_not_taken(tmp_path: Path, mod
     assert runtime / "agentwrap" not in folder.places({"XDG_RUNTIME_DIR": str(runtime)}, tmp_path / "state")
 
 
+def test_without_a_runtime_folder_the_state_folder_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 2**31)  # nobody has a folder in /run/user
+    assert folder.places({}, tmp_path) == [tmp_path / "run"]
+    assert folder.places({"XDG_RUNTIME_DIR": "relative"}, tmp_path) == [tmp_path / "run"]
+
+
 def test_a_link_in_the_place_of_our_folder_is_not_followed(tmp_path: Path) -> None:
     runtime, elsewhere, state = closed_folder(tmp_path / "r"), closed_folder(tmp_path / "e"), tmp_path / "state"
     (runtime / "agentwrap").symlink_to(elsewhere)
     assert folder.prepare({"XDG_RUNTIME_DIR": str(runtime)}, state) != runtime / "agentwrap"
-    (state / "run").parent.mkdir(exist_ok=True)
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_without_any_folder_the_reasons_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

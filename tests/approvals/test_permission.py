@@ -19,16 +19,19 @@ HEAD = 'version = 1\nname = "t"\nmode = "ask"\n'
     ("question", "entries"),
     [
         ("connect example.org:443", ("example.org:443",)),
+        ("connect to example.org:443", ("example.org:443",)),
+        ("connect to example.org:443 at 93.184.215.14", ("example.org:443",)),
+        ("connect to [2001:db8::1]:443", ("[2001:db8::1]:443",)),
         ("connect EXAMPLE.org.:443", ("example.org:443",)),
         ("connect 192.0.2.7:80", ("192.0.2.7:80",)),
         ("connect [2001:db8::1]:80", ("[2001:db8::1]:80",)),
         ("connect 127.0.0.1:8080", ("host.loopback:8080",)),
         ("connect localhost:8080", ("host.loopback:8080",)),
-        ("connect git.example:22 (at 10.1.2.3)", ("git.example:22", "10.1.2.3:22")),
-        ("connect git.example:22 (at fd00::1)", ("git.example:22", "[fd00::1]:22")),
-        ("connect git.example:22 (at 127.0.0.1)", ("git.example:22", "host.loopback:22")),
-        ("connect git.example:22 (at 93.184.215.14)", ("git.example:22",)),
-        ("connect 10.1.2.3:22 (at 10.1.2.3)", ("10.1.2.3:22",)),
+        ("connect git.example:22 at 10.1.2.3", ("git.example:22", "10.1.2.3:22")),
+        ("connect git.example:22 at fd00::1", ("git.example:22", "[fd00::1]:22")),
+        ("connect git.example:22 at 127.0.0.1", ("git.example:22", "host.loopback:22")),
+        ("connect git.example:22 at 93.184.215.14", ("git.example:22",)),
+        ("connect 10.1.2.3:22 at 10.1.2.3", ("10.1.2.3:22",)),
     ],
 )
 def test_the_entry_is_the_narrowest_that_allows_it(question: str, entries: tuple[str, ...]) -> None:
@@ -43,14 +46,16 @@ def test_the_entry_is_the_narrowest_that_allows_it(question: str, entries: tuple
 @pytest.mark.parametrize(
     "question",
     ["", "connect", "connect example.org", "connect example.org:0", "connect example.org:99999", "call tool x",
-     "connect exa mple.org:443", 'connect a"b:443', "connect a\nb:443", "connect example.org:443 (at x)",
+     "connect exa mple.org:443", 'connect a"b:443', "connect a\nb:443", "connect example.org:443 at x",
      "connect \\x1b[2J:443", "lookup example.org", "connect *.example.org:443", "connect example.org:٤٤"],
 )  # fmt: skip
 def test_what_no_entry_can_allow_has_none(question: str) -> None:
     assert permission_for(question) is None
 
 
-@given(st.text(max_size=60) | st.from_regex(r"connect [ -~]{0,30}:\d{1,6}( \(at [0-9a-f:.]{1,20}\))?", fullmatch=True))
+@given(
+    st.text(max_size=60) | st.from_regex(r"connect (to )?[ -~]{0,30}:\d{1,6}( at [0-9a-f:.]{1,20})?", fullmatch=True)
+)
 def test_whatever_is_asked_an_entry_is_well_formed_or_there_is_none(question: str) -> None:
     found = permission_for(question)
     if found is not None:

@@ -373,7 +373,7 @@ def test_what_no_policy_can_allow_is_not_allowed_always(runs: Runs, invoke: Invo
 
 
 def test_an_address_behind_a_name_is_named_too(runs: Runs, invoke: Invoke) -> None:
-    runs.start("3f2a0001", waiting("a1", "connect git.example:22 (at 10.1.2.3)"), layers=(layer("flags", ASKING),))
+    runs.start("3f2a0001", waiting("a1", "connect to git.example:22 at 10.1.2.3"), layers=(layer("flags", ASKING),))
     assert invoke("approve", "a1-3f2a", "--always")[0] == 0
     assert tomllib.loads(policy_file().read_text())["network"]["allow"] == ["git.example:22", "10.1.2.3:22"]
     assert allows(Connect("git.example", 22, address="10.1.2.3"), ("flags", ASKING))

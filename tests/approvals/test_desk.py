@@ -1,0 +1,198 @@
+"""A desk between a gateway and a recorder that are lists, and approvers that are real."""
+
+import os
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from policy_texts import PLACES
+
+from agentwrap.approvals import client, desk
+from agentwrap.approvals.messages import AskPending, Failure, GiveAnswer, Pending, Taken
+from agentwrap.events import ActDenied, AskAnswered, AskWaiting, Item
+from agentwrap.policy.document import load
+from agentwrap.policy.layers import Layer
+
+POLICY = load(b'version = 1\nname = "t"\nmode = "ask"\n', "t.toml", PLACES, {})
+TRY = """import sys; from pathlib import Path; from agentwrap.approvals import client, messages
+for _ in range(int(sys.argv[2])): print(type(client.ask(Path(sys.argv[1]), messages.AskPending())).__name__)
+"""
+
+
+class Run:
+    """A run's side. `log` has what was recorded and what the gateway was told, in order."""
+
+    def __init__(self, state: Path, roots: tuple[int, ...] = ()) -> None:
+        self.log: list[Item | bytes] = []
+        self.said: list[str] = []
+        self.now = 1_000
+        self.full = False
+        self.changed = threading.Condition()
+        env = {"XDG_RUNTIME_DIR": str(state)}
+        facts = desk.facts_of(
+            "3f2a0001", [b"sh", b"-c", b"a b\x1b"], Path("x.agentlog"), b"/w", [Layer("user", POLICY)]
+        )
+        self.desk = desk.open_desk(
+            env,
+            state,
+            facts,
+            roots=roots,
+            now=lambda: self.now,
+            record=self.record,
+            tell=self.tell,
+            say=self.said.append,
+        )
+        self.path = next(iter(client.paths(env, state)), Path("/none"))
+
+    def record(self, items: list[Item]) -> None:
+        if self.full:
+            raise OSError("no space left")
+        with self.changed:
+            self.log += items
+
+    def tell(self, line: bytes) -> None:
+        with self.changed:
+            self.log.append(line)
+            self.changed.notify_all()
+
+    def ask(self, ask: str = "a1", until_ns: int = 10**15) -> None:
+        question = f"connect to {ask}.example:443".encode()
+        waiting = AskWaiting(at_ns=self.now, pid=os.getpid(), ask=ask, question=question, until_ns=until_ns)
+        self.desk.hear([waiting])
+
+    def wait_for(self, line: bytes) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: line in self.log, 20)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    one = Run(tmp_path)
+    yield one
+    one.desk.close()
+
+
+def test_what_the_gateway_asks_can_be_answered_and_is_recorded_first(run: Run) -> None:
+    run.ask()
+    listed = client.ask(run.path, AskPending(layers=True))
+    assert isinstance(listed, Pending)
+    assert listed.facts.command == "sh -c 'a b\\x1b'"
+    assert listed.facts.recording == os.path.abspath("x.agentlog")
+    assert [(one.name, one.text) for one in listed.facts.layers] == [("user", POLICY.source)]
+    (waiting,) = listed.waiting
+    assert waiting.question == "connect to a1.example:443"
+    assert f"({os.getpid()})" in waiting.who
+    assert run.said == ["agentwrap: waiting for a human: connect to a1.example:443 (agentwrap approve a1-3f2a)"]
+    assert isinstance(client.ask(run.path, GiveAnswer("a1", "run", "änn", "fine")), Taken)
+    answered = AskAnswered(
+        at_ns=1_000, ask="a1", answer="run", approver="änn".encode(), uid=os.getuid(), approver_pid=os.getpid(),
+        reason=b"fine",
+    )  # fmt: skip
+    assert run.log == [answered, b"Ya1 run"]
+
+
+def test_what_cannot_be_recorded_is_not_allowed(run: Run) -> None:
+    run.ask()
+    run.full = True
+    reply = client.ask(run.path, GiveAnswer("a1", "once"))
+    assert reply == Failure("busy", "the run could not be told: no space left")
+    assert run.log == [b"Ya1 deny"]
+    run.full = False
+
+
+def test_silence_is_a_denial(run: Run) -> None:
+    run.ask("a1", until_ns=run.now + 20_000_000)
+    run.ask("a2")
+    run.now += 20_000_000
+    run.wait_for(b"Ya1 expired")
+    assert [(one.ask, one.answer) for one in run.log if isinstance(one, AskAnswered)] == [("a1", "expired")]
+    assert isinstance(client.ask(run.path, GiveAnswer("a2", "deny")), Taken)
+    assert run.log[-1] == b"Ya2 deny"
+
+
+def test_what_the_gateway_gave_up_cannot_be_answered(run: Run) -> None:
+    run.ask()
+    run.desk.hear([AskAnswered(at_ns=2_000, ask="a1", answer="expired")])
+    reply = client.ask(run.path, GiveAnswer("a1", "once"))
+    assert isinstance(reply, Failure)
+    assert reply.kind == "answered"
+    assert run.log == []
+
+
+def test_what_waits_at_the_end_is_recorded_as_unanswered(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.ask()
+    run.desk.close()
+    assert [(one.answer, one.reason) for one in run.log if isinstance(one, AskAnswered)] == [
+        ("expired", b"the run ended")
+    ]
+    assert not run.path.exists()
+
+
+def test_tries_of_the_agent_are_recorded_and_counted(tmp_path: Path) -> None:
+    run = Run(tmp_path, roots=(os.getpid(),))
+    run.ask()
+    children = [
+        subprocess.run([sys.executable, "-c", TRY, run.path, count], capture_output=True) for count in ("1", "40")
+    ]
+    assert [child.stdout.split() for child in children] == [[b"Failure"], [b"Failure"] * 40]
+    run.desk.close()
+    tries = [one for one in run.log if isinstance(one, ActDenied)]
+    assert [one.count for one in tries] == [1, 1, 39]
+    assert tries[1].pid == tries[2].pid
+    assert tries[0].target == os.fsencode(run.path)
+    assert tries[0].why == f"a process of the run may not answer for a human (user {os.getuid()})".encode()
+
+
+def test_without_a_folder_everything_is_denied_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state").write_text("a file")
+    monkeypatch.setattr(desk.folder, "places", lambda _env, state: [state / "run"])
+    run = Run(tmp_path / "state")
+    run.ask()
+    answer, told = run.log
+    assert isinstance(answer, AskAnswered)
+    assert (answer.answer, told) == ("unattended", b"Ya1 deny")
+    assert b"there is no folder for the control socket" in answer.reason
+    run.desk.close()
+
+
+WORDS = "from agentwrap.approvals import desk; print(repr(desk.nobody_to_ask(waits_anyway={})), desk.may_speak())"
+
+
+def elsewhere(waits: bool, **keywords: object) -> str:
+    """As a process without the terminal of this test run."""
+    done = subprocess.run(
+        [sys.executable, "-c", WORDS.format(waits)], start_new_session=True, stdout=subprocess.PIPE,
+        **{"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **keywords}, text=True,
+    )  # type: ignore[call-overload]  # fmt: skip
+    return str(done.stdout.strip())
+
+
+def test_without_a_terminal_nobody_is_asked_unless_a_time_was_given() -> None:
+    assert elsewhere(False) == "'the run has no terminal, and no --ask-timeout' True"
+    assert elsewhere(True) == "'' True"
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stderr"])
+def test_a_terminal_is_somebody(stream: str) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        assert elsewhere(False, **{stream: theirs}) == "'' True"
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_nothing_is_said_where_the_agent_draws() -> None:
+    pid, ours = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", WORDS.format(False)])
+    try:
+        assert os.read(ours, 4096).strip() == b"'' False"
+    finally:
+        os.waitpid(pid, 0)
+        os.close(ours)
