@@ -68,7 +68,11 @@ def ruleset(
     local = [loopback, nft.destination(IPv4Address(own4).packed)]
     if own6 is not None:
         local += [nft.destination(IPv6Address(1).packed), nft.destination(IPv6Address(own6).packed)]
-    return [*made, *_prerouting(port, local, loopback, group, every_host_port), *_output(local, group, open_addresses)]
+    return [
+        *made,
+        *_prerouting(port, local, loopback, group, every_host_port),
+        *_output(port, local, group, open_addresses),
+    ]
 
 
 def _prerouting(
@@ -95,9 +99,10 @@ def _prerouting(
     ]
 
 
-def _output(local: list[nft.Expression], group: int, open_addresses: bool) -> list[Request]:
+def _output(port: int, local: list[nft.Expression], group: int, open_addresses: bool) -> list[Request]:
     tcp, accept = nft.transport(nft.TCP), nft.accept()
     dns = nft.destination_port(_DNS)
+    refuse_gateway = nft.counted(LOOPBACK_REFUSED) + nft.log(group, LOOPBACK_REFUSED) + nft.reject_with_reset()
     refuse_tcp = nft.counted(TCP_REFUSED) + nft.log(group, TCP_REFUSED) + nft.reject_with_reset()
     refuse = nft.counted(OTHER_REFUSED) + nft.log(group, OTHER_REFUSED) + nft.reject_as_prohibited()
     let_in = {
@@ -114,6 +119,8 @@ def _output(local: list[nft.Expression], group: int, open_addresses: bool) -> li
         nft.chain(TABLE, "out", nft.OUTPUT, _FILTER),
         # Only what opens a connection is judged: a listener takes nothing else from a stranger.
         rule("connections that stand", tcp, nft.opening(False), accept),
+        # Its listener is there for what it is led to, not a service of this namespace.
+        *(rule("the gateway itself", where, tcp, nft.destination_port(port), refuse_gateway) for where in local),
         *(rule("local", where, accept) for where in local),
         rule("DNS over TCP", tcp, dns, accept),
         rule("DNS", nft.transport(nft.UDP), dns, accept),
