@@ -182,6 +182,7 @@ class Session:
                 hint=plan.fix(standing),
                 exit_status=EXIT_FAILED,
             )
+        self._guard_stands(told)
         statements = plan.coverage(standing, reads=options.reads)
         self._around.wait_until_ready()
         statements = self._around.statements(statements)
@@ -211,6 +212,24 @@ class Session:
             )
         if self._around.gateway is not None:
             self._around.gateway.attend(self._pump.put, self._pump.flush, self._now)
+
+    def _guard_stands(self, told: "wire.Standing") -> None:
+        """Raises AgentwrapError where neither a namespace nor a listener of our own is to be had: nothing enforces."""
+        if self._around.tier != "guard" or told.mode in ("ptrace+notify", "notify"):
+            return
+        refusal = self._around.refusal
+        raise AgentwrapError(
+            "unsupported",
+            "the network cannot be confined on this machine",
+            evidence="\n".join(
+                [
+                    f"namespaces: {refusal.step}: {refusal.detail}" if refusal is not None else "",
+                    f"seccomp notification: {errno_name(told.notify_errno)} (mode {told.mode})",
+                ]
+            ).strip(),
+            hint="agentwrap doctor; --network host leaves the network as it is",
+            exit_status=EXIT_FAILED,
+        )
 
     def _policy_told(self) -> "list[Item]":
         if not self.options.layers:

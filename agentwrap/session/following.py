@@ -101,8 +101,10 @@ def _child_plan(following: Following, ignored: frozenset[int], blocked: frozense
     from agentwrap.tracing.syscalls import watched
 
     options, around, enforcement = following.options, following.around, following.around.plan
-    abis = watched.abis(reads=options.reads)
-    alone = watched.abis(reads=options.reads, exec_calls=True)
+    guard = around.tier == "guard"
+    reads = options.reads or bool(enforcement and enforcement.reads)
+    abis = watched.abis(reads=reads, exec_calls=bool(enforcement and enforcement.execs), guard=guard)
+    alone = watched.abis(reads=reads, exec_calls=True, guard=guard)
     return ChildPlan(
         path=following.path,
         argv=options.command,
@@ -126,7 +128,9 @@ def _settings(following: Following) -> "TracerSettings":
     from agentwrap.tracing import tracer
     from agentwrap.tracing.files.settings import FileSettings
 
-    options, environment, gateway = following.options, following.options.environment, following.around.gateway
+    options, environment, around = following.options, following.options.environment, following.around
+    gateway = around.gateway
+    ports = gateway.guard_ports if gateway is not None else None
     return tracer.TracerSettings(
         start_ns=following.start_ns,
         files=FileSettings(
@@ -143,4 +147,6 @@ def _settings(following: Following) -> "TracerSettings":
         want_ptrace=not options.debuggable,
         linger_s=options.linger_s,
         callers=gateway.callers if gateway is not None else None,
+        guard=(ports.tcp, ports.dns) if ports is not None else None,
+        landlock=bool(around.plan and around.plan.landlock.handled_ports),
     )

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from agentwrap.events import CoverageKind, Gap
 from agentwrap.launching import attendant, child
@@ -41,6 +41,9 @@ from agentwrap.tracing.resolve import OWN_DIRECTORY
 from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory, own_view, sees_other_files
 from agentwrap.tracing.wire import AllEnded, Failed, MainEnded, Sender, Standing, Stopped
+
+if TYPE_CHECKING:
+    from agentwrap.tracing.guard import Guard
 
 # With the recorder's own 20 ms these keep what a kill -9 can lose under 50 ms.
 _FLUSH_DELAY_S = 0.005
@@ -64,7 +67,8 @@ MODE_NAMES = {
 class TracerSettings:
     """How to follow. `start_ns`: CLOCK_MONOTONIC at the start of the run. `linger_s`: time for what outlives main.
 
-    `callers`: where the gateway is told who connects; None: there is none.
+    `callers`: where the gateway is told who connects; None: there is none. `guard`: the gateway's TCP and DNS ports on
+    loopback where connections are made here, by the tracer. `landlock`: the tree's own TCP connections are refused.
     """
 
     start_ns: int
@@ -77,6 +81,8 @@ class TracerSettings:
     linger_s: float = 0.5
     grace_s: float = 0.5
     callers: socket.socket | None = None
+    guard: tuple[int, int] | None = None
+    landlock: bool = False
 
 
 def _take_all_descriptors() -> None:
@@ -110,6 +116,7 @@ class Tracer:
         self._over = threading.Event()
         self._loop: PtraceLoop | None = None
         self._found: FoundTree | None = None
+        self._guard: Guard | None = None
         self._view = own_view()
 
     def _now(self) -> int:
@@ -159,8 +166,10 @@ class Tracer:
             reads=self._settings.files.reads,
             traced=launched.traced,
             notifying=listener is not None,
-            announce=Announcer(self._settings.callers) if self._settings.callers is not None else None,
+            announce=self._announcer(),
         )
+        if listener is not None:
+            self._guard = self._make_guard(listener)
         set_id_works = not _no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
         lifecycle = Lifecycle(
             self._sender.put, self._now, self._memory, self._files, observer, set_id_works=set_id_works
@@ -198,6 +207,28 @@ class Tracer:
             self._wait_for_children()
         self._finish(launched)
 
+    def _announcer(self) -> Announcer | None:
+        """In the guard tier the guard itself says who calls."""
+        if self._settings.callers is None or self._settings.guard is not None:
+            return None
+        return Announcer(self._settings.callers)
+
+    def _make_guard(self, listener: notify.Listener) -> "Guard | None":
+        settings = self._settings
+        if settings.guard is None or settings.callers is None:
+            return None
+        from agentwrap.tracing.guard import Guard, GuardSettings
+
+        tcp_port, dns_port = settings.guard
+        wanted = GuardSettings(
+            tcp_port=tcp_port,
+            dns_port=dns_port,
+            callers=settings.callers,
+            in_tree=lambda pid: pid in self._tree.tasks,
+            landlock=settings.landlock,
+        )
+        return Guard(self._memory, listener.descriptor, self._sender.put, self._now, wanted)
+
     def _inherited(self, launched: Launched) -> None:
         """Files that the agent gets open for writing (a redirected stdout) can change with no open to see."""
         root = self._tree.root
@@ -213,7 +244,7 @@ class Tracer:
                 continue  # closed: then the agent has none either
 
     def _answer_calls(self, listener: notify.Listener, observer: Observer) -> None:
-        waiting = self._sender.waiting
+        waiting, guard = self._sender.waiting, self._guard
         while not self._over.is_set():
             try:
                 request = listener.receive()
@@ -229,11 +260,14 @@ class Tracer:
                 # Every call must be answered: an agent that hangs for a fault of ours is worse than a gap.
                 refusal = 0
                 self._fault("file-write", f"call {number} of thread {tid}: {error!r}")
+            if guard is not None and not refusal:
+                process = self._tree.tasks.get(tid)
+                refusal = guard.handle(process, tid, request_id, arch, number, tuple(arguments))
             if not waiting.is_set():
                 waiting.set()
-            if refusal:
+            if refusal > 0:
                 listener.refuse(request_id, refusal)
-            else:
+            elif not refusal:
                 listener.proceed(request_id)
 
     def _judge_call(self, observer: Observer, tid: int, arch: int, number: int, arguments: tuple[int, ...]) -> int:
@@ -355,13 +389,15 @@ class Tracer:
         if self._found is not None:
             self._found.poll()
         self._files.sweep()
+        if self._guard is not None:
+            self._guard.settle()
         if self._ending_since is not None:
             self._end_the_rest(lifecycle, now - self._ending_since)
 
     def _patience_s(self) -> float:
         if self._files.backlog:
             return _BUSY_LOOK_S
-        if self._files.pending or self._ending_since is not None:
+        if self._files.pending or self._ending_since is not None or self._guard is not None:
             return _LOOK_S
         return _FOUND_LOOK_S if self._found is not None else _IDLE_S
 
@@ -445,6 +481,8 @@ class Tracer:
     def _finish(self, launched: Launched) -> None:
         self._over.set()
         self._files.finish()
+        if self._guard is not None:
+            self._guard.settle(everything=True)
         launched.channel.setblocking(False)
         try:
             message = launched.channel.recv(64)
