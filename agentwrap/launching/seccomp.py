@@ -60,7 +60,24 @@ class ArgumentIn:
     values: tuple[int, ...]
 
 
-Rule = Always | Refuse | ArgumentHas | ArgumentNonzero | ArgumentIn
+@dataclass(frozen=True, slots=True)
+class ArgumentNotIn:
+    """Reported unless the low half of argument `index` is one of `values`."""
+
+    index: int
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseIn:
+    """The call fails with `errno` when the low half of argument `index` is one of `values`; nobody is asked."""
+
+    index: int
+    values: tuple[int, ...]
+    errno: int
+
+
+Rule = Always | Refuse | ArgumentHas | ArgumentNonzero | ArgumentIn | ArgumentNotIn | RefuseIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +118,12 @@ def _rule_body(rule: Rule, action: int) -> list[bytes]:
         case ArgumentIn(index, values):
             tests = [_op(_JEQ, value, len(values) - i, 0) for i, value in enumerate(values)]
             return [_op(_LD, _low(index)), *tests, _op(_RET, RET_ALLOW), _op(_RET, action)]
+        case ArgumentNotIn(index, values):
+            tests = [_op(_JEQ, value, len(values) - i, 0) for i, value in enumerate(values)]
+            return [_op(_LD, _low(index)), *tests, _op(_RET, action), _op(_RET, RET_ALLOW)]
+        case RefuseIn(index, values, errno):
+            tests = [_op(_JEQ, value, len(values) - i, 0) for i, value in enumerate(values)]
+            return [_op(_LD, _low(index)), *tests, _op(_RET, RET_ALLOW), _op(_RET, RET_ERRNO | errno)]
 
 
 def _abi_body(abi: Abi, action: int) -> list[bytes]:
@@ -129,6 +152,10 @@ def answer(rule: Rule, arguments: Sequence[int]) -> int:
             return -1 if arguments[index] else 0
         case ArgumentIn(index, values):
             return -1 if arguments[index] & 0xFFFFFFFF in values else 0
+        case ArgumentNotIn(index, values):
+            return 0 if arguments[index] & 0xFFFFFFFF in values else -1
+        case RefuseIn(index, values, errno):
+            return errno if arguments[index] & 0xFFFFFFFF in values else 0
 
 
 def assemble(abis: Sequence[Abi], action: int) -> bytes:

@@ -6,6 +6,7 @@ Knows where the paths, descriptors and flags lie in the arguments; what a change
 import os
 import stat
 import struct
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ Arguments = tuple[int, ...]
 Handler = Callable[[Process, int, Arguments], int]
 
 
-class _At(NamedTuple):
+class At(NamedTuple):
     """Where a path is told: index of its directory descriptor (None: the working directory) and of the string."""
 
     directory: int | None
@@ -42,12 +43,22 @@ class FileCalls:
         self._files = files
         self._reads = reads
         self._last = Who(0, 0, "")
+        self._recent: deque[tuple[Arguments, At, Place]] = deque(maxlen=2)
         self.handlers: dict[str, Handler] = {}
         self._add_opens()
         self._add_names()
         self._add_attributes()
 
-    def _place(self, process: Process, tid: int, arguments: Arguments, at: _At) -> Place:
+    def place(self, process: Process, tid: int, arguments: Arguments, at: At) -> Place:
+        """The place that arguments name. Kept for whoever asks again about the same call. Raises OSError."""
+        for known, where, place in self._recent:
+            if known is arguments and where == at:
+                return place
+        place = self._look_up(process, tid, arguments, at)
+        self._recent.append((arguments, at, place))
+        return place
+
+    def _look_up(self, process: Process, tid: int, arguments: Arguments, at: At) -> Place:
         raw = self._memory.string(tid, arguments[at.path])
         directory = AT_FDCWD if at.directory is None else signed(arguments[at.directory])
         if not raw:
@@ -69,18 +80,18 @@ class FileCalls:
             last = self._last = Who(tid, process.pid, process.span)
         return last
 
-    def _open(self, process: Process, tid: int, arguments: Arguments, at: _At, flags: int, mode: int) -> int:
+    def _open(self, process: Process, tid: int, arguments: Arguments, at: At, flags: int, mode: int) -> int:
         if flags & WRITING_OPEN:
-            place = self._place(process, tid, arguments, at)
+            place = self.place(process, tid, arguments, at)
             if place.path.startswith((b"/dev/", b"/proc/")):
                 self._special(process, place, flags)
             self._files.opening(self._who(process, tid), place, flags, mode)
         elif self._reads:
-            self._files.reading(self._who(process, tid), self._place(process, tid, arguments, at))
+            self._files.reading(self._who(process, tid), self.place(process, tid, arguments, at))
         return 0
 
     def _add_opens(self) -> None:
-        add, here, at, act = self.handlers, _At(None, 0), _At(0, 1), self._open
+        add, here, at, act = self.handlers, At(None, 0), At(0, 1), self._open
 
         def by_handle(process: Process, _tid: int, arguments: Arguments) -> int:
             if arguments[2] & WRITING_OPEN:
@@ -113,17 +124,17 @@ class FileCalls:
         if block:
             self._blind.raw_device(process, place.path)
 
-    def _simple(self, at: _At, act: Callable[[Who, Place, Arguments], None]) -> Handler:
+    def _simple(self, at: At, act: Callable[[Who, Place, Arguments], None]) -> Handler:
         def handle(process: Process, tid: int, arguments: Arguments) -> int:
-            act(self._who(process, tid), self._place(process, tid, arguments, at), arguments)
+            act(self._who(process, tid), self.place(process, tid, arguments, at), arguments)
             return 0
 
         return handle
 
-    def _pair(self, first: _At, second: _At, act: Callable[[Who, Place, Place, Arguments], None]) -> Handler:
+    def _pair(self, first: At, second: At, act: Callable[[Who, Place, Place, Arguments], None]) -> Handler:
         def handle(process: Process, tid: int, arguments: Arguments) -> int:
-            old = self._place(process, tid, arguments, first)
-            new = self._place(process, tid, arguments, second)
+            old = self.place(process, tid, arguments, first)
+            new = self.place(process, tid, arguments, second)
             act(self._who(process, tid), old, new, arguments)
             return 0
 
@@ -131,8 +142,8 @@ class FileCalls:
 
     def _add_names(self) -> None:
         files, add = self._files, self.handlers
-        here = _At(None, 0)
-        at = _At(0, 1)
+        here = At(None, 0)
+        at = At(0, 1)
         add["unlink"] = self._simple(here, lambda w, p, _: files.unlinking(w, p))
         add["rmdir"] = self._simple(here, lambda w, p, _: files.removing_directory(w, p))
 
@@ -145,16 +156,16 @@ class FileCalls:
         add["mknod"] = self._simple(here, lambda w, p, a: files.making_node(w, p, a[1] & 0o177777))
         add["mknodat"] = self._simple(at, lambda w, p, a: files.making_node(w, p, a[2] & 0o177777))
         add["truncate"] = add["truncate64"] = self._simple(here, lambda w, p, _: files.truncating(w, p))
-        add["rename"] = self._pair(here, _At(None, 1), lambda w, o, n, _: files.renaming(w, o, n, 0))
-        add["renameat"] = self._pair(at, _At(2, 3), lambda w, o, n, _: files.renaming(w, o, n, 0))
-        add["renameat2"] = self._pair(at, _At(2, 3), lambda w, o, n, a: files.renaming(w, o, n, a[4]))
-        add["link"] = self._pair(here, _At(None, 1), lambda w, o, n, _: files.linking(w, o, n))
+        add["rename"] = self._pair(here, At(None, 1), lambda w, o, n, _: files.renaming(w, o, n, 0))
+        add["renameat"] = self._pair(at, At(2, 3), lambda w, o, n, _: files.renaming(w, o, n, 0))
+        add["renameat2"] = self._pair(at, At(2, 3), lambda w, o, n, a: files.renaming(w, o, n, a[4]))
+        add["link"] = self._pair(here, At(None, 1), lambda w, o, n, _: files.linking(w, o, n))
         add["linkat"] = self._linkat
-        add["symlink"] = self._symlink(0, _At(None, 1))
-        add["symlinkat"] = self._symlink(0, _At(1, 2))
+        add["symlink"] = self._symlink(0, At(None, 1))
+        add["symlinkat"] = self._symlink(0, At(1, 2))
 
     def _linkat(self, process: Process, tid: int, arguments: Arguments) -> int:
-        new = self._place(process, tid, arguments, _At(2, 3))
+        new = self.place(process, tid, arguments, At(2, 3))
         who = Who(tid, process.pid, process.span)
         raw = self._memory.string(tid, arguments[1])
         if not raw and arguments[4] & _AT_EMPTY_PATH:
@@ -170,7 +181,7 @@ class FileCalls:
         self._files.linking(who, old, new)
         return 0
 
-    def _symlink(self, target: int, at: _At) -> Handler:
+    def _symlink(self, target: int, at: At) -> Handler:
         def act(who: Who, place: Place, arguments: Arguments) -> None:
             self._files.symlinking(who, self._memory.string(who.tid, arguments[target]), place)
 
@@ -178,7 +189,7 @@ class FileCalls:
 
     def _add_attributes(self) -> None:
         files, add = self._files, self.handlers
-        here, at = _At(None, 0), _At(0, 1)
+        here, at = At(None, 0), At(0, 1)
 
         def by_descriptor(act: Callable[[Who, Place, Arguments], None]) -> Handler:
             def handle(process: Process, tid: int, arguments: Arguments) -> int:

@@ -10,6 +10,7 @@ from agentwrap.tracing.blindspots import BlindSpots
 from agentwrap.tracing.files.settings import Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.gaps import gap_of
+from agentwrap.tracing.judged_sockets import SocketQuestions
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import addresses
 from agentwrap.tracing.syscalls.addresses import DNS_PORT, SOCKADDR_MAX, Address
@@ -31,6 +32,7 @@ _LOCAL_TRANSPORTS: dict[int, Transport] = {
 # linux/net.h: call number of socketcall(2) to name and number of its 32-bit arguments
 _SOCKETCALLS = {2: ("bind", 3), 3: ("connect", 3), 4: ("listen", 2), 11: ("sendto", 6), 16: ("sendmsg", 3)}
 _SOCKETCALLS[20] = ("sendmmsg", 4)
+_SOCKETCALLS |= {1: ("socket", 3), 8: ("socketpair", 4)}
 
 
 def _pidfd_getfd(pid: int, descriptor: int) -> int:
@@ -59,6 +61,7 @@ class NetworkCalls:
         now: Callable[[], int],
         blind: BlindSpots,
         announce: Announcer | None = None,
+        questions: SocketQuestions | None = None,
     ) -> None:
         self._memory = memory
         self._files = files
@@ -66,6 +69,7 @@ class NetworkCalls:
         self._now = now
         self._blind = blind
         self._announce = announce
+        self._questions = questions
         self._can_duplicate = True
         self.handlers: dict[str, Callable[[Process, int, Arguments, bool], int]] = {
             "connect": self._connect,
@@ -75,7 +79,21 @@ class NetworkCalls:
             "sendmsg": self._sendmsg,
             "sendmmsg": self._sendmmsg,
             "socketcall": self._socketcall,
+            "socket": self._socket("socket"),
+            "socketpair": self._socket("socketpair"),
         }
+
+    def _socket(self, call: str) -> Callable[[Process, int, Arguments, bool], int]:
+        def handle(process: Process, _tid: int, arguments: Arguments, _wide: bool) -> int:
+            return 0 if self._questions is None else self._questions.making(process, arguments[0], call)
+
+        return handle
+
+    def _asked(self, process: Process, tid: int, address: Address, call: str) -> int:
+        """What the policy says to a unix socket being used."""
+        if self._questions is None or address.family != "unix":
+            return 0
+        return self._questions.connecting(process, tid, address, call)
 
     def _address(self, tid: int, pointer: int, size: int) -> Address | None:
         size = min(size & 0xFFFFFFFF, SOCKADDR_MAX)
@@ -146,12 +164,14 @@ class NetworkCalls:
                 path=path,
             )
         )
-        return 0
+        return self._asked(process, tid, address, "connect")
 
     def _bind(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
         address = self._address(tid, arguments[1], arguments[2])
         if address is not None and address.family != "netlink":
             path = self._absolute(process, tid, address.path)
+            if self._questions is not None and (refused := self._questions.binding(process, tid, address)):
+                return refused
             self._blind.bound(address._replace(path=path))
             self._sink(
                 NetBind(
@@ -199,36 +219,43 @@ class NetworkCalls:
 
     def _sendto(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
         address = self._address(tid, arguments[4], arguments[5])
+        refused = self._flagged(process, address, arguments[3], "sendto")
         if address is not None:
-            self._sent(process, tid, signed(arguments[0]), address, arguments[1], arguments[2])
-        return 0
+            asked = self._sent(process, tid, signed(arguments[0]), address, arguments[1], arguments[2])
+            refused = refused or asked
+        return refused
+
+    def _flagged(self, process: Process, address: Address | None, flags: int, call: str) -> int:
+        return 0 if self._questions is None else self._questions.sending(process, address, flags, call)
 
     def _sendmsg(self, process: Process, tid: int, arguments: Arguments, wide: bool) -> int:
-        self._message(process, tid, signed(arguments[0]), arguments[1], wide)
-        return 0
+        refused = self._flagged(process, None, arguments[2], "sendmsg")
+        return self._message(process, tid, signed(arguments[0]), arguments[1], wide) or refused
 
     def _sendmmsg(self, process: Process, tid: int, arguments: Arguments, wide: bool) -> int:
         # struct mmsghdr: a msghdr and its length (sendmmsg(2)), 64 or 32 bytes
         size = 64 if wide else 32
         count = min(arguments[2] & 0xFFFFFFFF, 1024)
+        refused = self._flagged(process, None, arguments[3], "sendmmsg")
         for i in range(count):
-            self._message(process, tid, signed(arguments[0]), arguments[1] + i * size, wide)
-        return 0
+            asked = self._message(process, tid, signed(arguments[0]), arguments[1] + i * size, wide)
+            refused = refused or asked
+        return refused
 
-    def _message(self, process: Process, tid: int, descriptor: int, pointer: int, wide: bool) -> None:
+    def _message(self, process: Process, tid: int, descriptor: int, pointer: int, wide: bool) -> int:
         header = addresses.message_header(self._memory.read(tid, pointer, 32), wide=wide)
         if header is None:
-            return
+            return 0
         known = process.dns_descriptors.get(descriptor)
         if not header.name and known is None:
-            return
+            return 0
         buffer = addresses.first_buffer(self._memory.read(tid, header.vector, 16), wide=wide) or (0, 0)
         if header.name:
             address = self._address(tid, header.name, header.name_size)
-            if address is not None:
-                self._sent(process, tid, descriptor, address, *buffer)
-        elif known is not None:
+            return self._sent(process, tid, descriptor, address, *buffer) if address is not None else 0
+        if known is not None:
             self._question(process, tid, known, *buffer)
+        return 0
 
     def _question(self, process: Process, tid: int, server: tuple[bytes, int], pointer: int, size: int) -> None:
         name = addresses.dns_question(self._memory.read(tid, pointer, min(size, _QUERY_BYTES)))
@@ -239,12 +266,12 @@ class NetworkCalls:
                 )
             )
 
-    def _sent(self, process: Process, tid: int, descriptor: int, address: Address, pointer: int, size: int) -> None:
+    def _sent(self, process: Process, tid: int, descriptor: int, address: Address, pointer: int, size: int) -> int:
         """A datagram with an address: told the first time, counted after that (`ended` tells the count)."""
         if address.port == DNS_PORT and address.family in ("inet", "inet6"):
             self._question(process, tid, (address.host, address.port), pointer, size)
         if address.family == "netlink":
-            return
+            return 0
         if self._announce is not None and address.host:
             self._announce(process, tid, descriptor, address, "udp")
         seen = process.sends.get(address, 0)
@@ -254,6 +281,7 @@ class NetworkCalls:
             if address.family == "unix":
                 self._blind.connecting(process, address, self._absolute(process, tid, address.path))
             self._sink(_send_event(self._now(), process, address, 1, transport))
+        return self._asked(process, tid, address, "sendto")
 
     def ended(self, process: Process) -> None:
         """The process is gone: tell how many datagrams followed the first to each address."""

@@ -1,8 +1,10 @@
 """System calls with which a process changes its own view of the machine, or reaches into another process."""
 
+import os
 from collections.abc import Callable
 
 from agentwrap.events import DeniedWhat, ProcessDenied, ProcessIsolation, ProcessReach, Sink
+from agentwrap.tracing.judging import StopJudge
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls.watched import CLONE_UNTRACED
 from agentwrap.tracing.tracee import Memory, signed
@@ -27,11 +29,38 @@ def namespace_words(flags: int) -> tuple[str, ...]:
     return tuple(word for bit, word in _NAMESPACE_FLAGS.items() if flags & bit)
 
 
+def in_pid_namespace(tid: int) -> bool:
+    """Whether a task has a PID namespace of its own: then it sees, and reaches, nothing but the run."""
+    try:
+        return os.stat(f"/proc/{tid}/ns/pid").st_ino != os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return False
+
+
+def pid_of(tid: int, descriptor: int) -> int:
+    """The process behind a pidfd of a task; -1 for none or one that is gone (pidfd_open(2), fdinfo)."""
+    try:
+        with open(f"/proc/{tid}/fdinfo/{descriptor}", "rb") as file:
+            return next((int(line[4:]) for line in file if line.startswith(b"Pid:")), -1)
+    except OSError:
+        return -1
+
+
 class ProcessCalls:
     """Handlers by call name; a handler returns 0 or the errno with which the call is refused."""
 
-    def __init__(self, memory: Memory, sink: Sink, now: Callable[[], int], *, traced: bool, notifying: bool) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        sink: Sink,
+        now: Callable[[], int],
+        *,
+        traced: bool,
+        notifying: bool,
+        judge: StopJudge | None = None,
+    ) -> None:
         self._memory = memory
+        self._judge = judge
         self._sink = sink
         self._now = now
         self._traced = traced
@@ -46,14 +75,18 @@ class ProcessCalls:
             "umount": self._quiet_mount("umount"),
             "umount2": self._quiet_mount("umount2"),
             "ptrace": self._ptrace,
-            "process_vm_writev": self._reach("process_vm_writev", 0),
-            "pidfd_getfd": self._reach("pidfd_getfd", None),
+            "process_vm_writev": self._reach("process_vm_writev", pidfd=False),
+            "process_vm_readv": self._read_memory,
+            "pidfd_getfd": self._reach("pidfd_getfd", pidfd=True),
+            "pidfd_send_signal": self._signal("pidfd_send_signal", pidfd=True),
             "seccomp": self._seccomp,
             "io_uring_setup": self._io_uring,
         }
         for name in ("open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick"):
             self.handlers[name] = self._quiet_mount(name)
         self.handlers["mount_setattr"] = self._quiet_mount("mount_setattr")
+        for name in ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
+            self.handlers[name] = self._signal(name, pidfd=False)
 
     def _isolation(self, process: Process, call: str, flags: tuple[str, ...] = (), detail: bytes = b"") -> None:
         # Whether it succeeds is not known yet; paths looked up through /proc/TID/root are right either way.
@@ -128,7 +161,7 @@ class ProcessCalls:
 
         return handle
 
-    def _ptrace(self, process: Process, _tid: int, arguments: Arguments) -> int:
+    def _ptrace(self, process: Process, tid: int, arguments: Arguments) -> int:
         request = signed(arguments[0])
         if request not in (_PTRACE_TRACEME, _PTRACE_ATTACH, _PTRACE_SEIZE):
             return 0
@@ -136,17 +169,43 @@ class ProcessCalls:
         target = process.pid if request == _PTRACE_TRACEME else signed(arguments[1])
         if process.once(f"{call} {target}"):
             self._sink(ProcessReach(at_ns=self._now(), span=process.span, pid=process.pid, call=call, target=target))
+        if self._judge is not None and not in_pid_namespace(tid) and self._judge.reach(process, target, call):
+            return _EPERM
         if self._traced:
             # The kernel allows one tracer a task (ptrace(2)) and answers EPERM by itself.
             self._denied(process, "ptrace", "agentwrap is the tracer; --debuggable leaves room for a debugger")
         return 0
 
-    def _reach(self, call: str, target: int | None) -> Callable[[Process, int, Arguments], int]:
-        def handle(process: Process, _tid: int, arguments: Arguments) -> int:
+    def _reach(self, call: str, *, pidfd: bool) -> Callable[[Process, int, Arguments], int]:
+        def handle(process: Process, tid: int, arguments: Arguments) -> int:
             if process.once(call):
-                pid = 0 if target is None else signed(arguments[target])
+                pid = 0 if pidfd else signed(arguments[0])
                 self._sink(ProcessReach(at_ns=self._now(), span=process.span, pid=process.pid, call=call, target=pid))
+            return self._asked(process, tid, arguments, call, pidfd=pidfd)
+
+        return handle
+
+    def _read_memory(self, process: Process, tid: int, arguments: Arguments) -> int:
+        return self._asked(process, tid, arguments, "process_vm_readv", pidfd=False)
+
+    def _asked(self, process: Process, tid: int, arguments: Arguments, call: str, *, pidfd: bool) -> int:
+        """What the policy says to reaching into another process. Its number is the caller's, who may count apart."""
+        if self._judge is None or in_pid_namespace(tid):
             return 0
+        target = pid_of(tid, signed(arguments[0])) if pidfd else signed(arguments[0])
+        return self._judge.reach(process, target, call) if target > 0 else 0
+
+    def _signal(self, call: str, *, pidfd: bool) -> Callable[[Process, int, Arguments], int]:
+        """Signals are reported only where they are judged. Signal 0 tells whether a process is there, no more."""
+        where = 2 if call in ("tgkill", "rt_tgsigqueueinfo") else 1
+
+        def handle(process: Process, tid: int, arguments: Arguments) -> int:
+            if self._judge is None or not arguments[where] or in_pid_namespace(tid):
+                return 0
+            target = pid_of(tid, signed(arguments[0])) if pidfd else signed(arguments[0])
+            if pidfd and target <= 0:
+                return 0  # of a process that is gone
+            return self._judge.signal(process, target, call)
 
         return handle
 

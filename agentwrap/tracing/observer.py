@@ -13,17 +13,15 @@ from agentwrap.tracing.calls_network import NetworkCalls
 from agentwrap.tracing.calls_process import ProcessCalls
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.gaps import gap_of
+from agentwrap.tracing.judged_calls import FAILS_BY_ITSELF, JudgedCalls
+from agentwrap.tracing.judged_files import FileQuestions
+from agentwrap.tracing.judged_sockets import SocketQuestions
+from agentwrap.tracing.judging import StopJudge
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory, refused
 
 Arguments = tuple[int, ...]
-_FAILS_BY_ITSELF = frozenset(
-    (
-        *(None, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL),
-        *(errno.EFAULT, errno.EIO, errno.ESRCH, errno.EBADF),
-    )
-)
 
 
 class Observer:
@@ -40,15 +38,23 @@ class Observer:
         traced: bool,
         notifying: bool,
         announce: Announcer | None = None,
+        judge: StopJudge | None = None,
     ) -> None:
         self._sink = sink
         self._now = now
+        self._judge = judge
         blind = BlindSpots(sink, now, os.path.exists)
-        self.network = NetworkCalls(memory, files, sink, now, blind, announce)
         file_calls = FileCalls(memory, files, blind, reads=reads)
-        process_calls = ProcessCalls(memory, sink, now, traced=traced, notifying=notifying)
+        process_calls = ProcessCalls(memory, sink, now, traced=traced, notifying=notifying, judge=judge)
+        file_handlers, sockets = file_calls.handlers, None
+        if judge is not None:
+            questions = FileQuestions(judge)
+            sockets = SocketQuestions(judge, questions)
+            judged = JudgedCalls(file_calls, questions, memory, execs=judge.plan.execs)
+            file_handlers = judged.over(file_handlers)
+        self.network = NetworkCalls(memory, files, sink, now, blind, announce, sockets)
         self._table: dict[tuple[int, int], tuple[str, Callable[[Process, int, Arguments], int]]] = {}
-        plain = file_calls.handlers | process_calls.handlers
+        plain = file_handlers | process_calls.handlers
         for (arch, number), name in watched.names().items():
             if name in plain:
                 self._table[arch, number] = (name, plain[name])
@@ -70,19 +76,21 @@ class Observer:
         except OSError as error:
             # A path that does not exist, a bad pointer, a task that died: the call fails by itself, nothing is missed.
             if refused(error):
-                self._unreadable(process, name, error)
-            elif error.errno not in _FAILS_BY_ITSELF:
+                return self._unreadable(process, name, error)
+            if error.errno not in FAILS_BY_ITSELF:
                 self._unresolved(process, name, error)
         except Exception as error:
             # A fault of ours must neither hang the agent nor pass for silence.
             self._fault(process, name, error)
         return 0
 
-    def _unreadable(self, process: Process, name: str, error: OSError) -> None:
+    def _unreadable(self, process: Process, name: str, error: OSError) -> int:
         if name in self.network.handlers:
             self.network.refused(process, name, error)
-        elif process.once("unreadable"):
+            return 0
+        if process.once("unreadable"):
             self._gap(process, "file-write", "not-dumpable", "which files this process changes", f"{name}: {error}")
+        return 0 if self._judge is None else self._judge.unreadable(process, name)
 
     def _unresolved(self, process: Process, name: str, error: OSError) -> None:
         """What the process could do and we could not: mostly a directory whose path is longer than readlink gives."""

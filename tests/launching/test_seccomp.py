@@ -24,7 +24,9 @@ from agentwrap.launching.seccomp import (
     ArgumentHas,
     ArgumentIn,
     ArgumentNonzero,
+    ArgumentNotIn,
     Refuse,
+    RefuseIn,
     Rule,
     assemble,
 )
@@ -114,6 +116,13 @@ rules: st.SearchStrategy[Rule] = st.one_of(
     st.builds(ArgumentHas, st.integers(0, 5), st.integers(1, 2**32 - 1)),
     st.builds(ArgumentNonzero, st.integers(0, 5)),
     st.builds(ArgumentIn, st.integers(0, 5), st.lists(st.integers(0, 300), min_size=1, max_size=40).map(tuple)),
+    st.builds(ArgumentNotIn, st.integers(0, 5), st.lists(st.integers(0, 300), min_size=1, max_size=40).map(tuple)),
+    st.builds(
+        RefuseIn,
+        st.integers(0, 5),
+        st.lists(st.integers(0, 300), min_size=1, max_size=40).map(tuple),
+        st.integers(1, 133),
+    ),
 )
 
 
@@ -127,6 +136,18 @@ def test_any_table_of_rules(table: dict[int, Rule], number: int, args: tuple[int
     for asked in (number, *table):
         program = assemble(abis, RET_USER_NOTIF)
         assert interpret(program, asked, ARCH_X86_64, args) == expected(abis, asked, ARCH_X86_64, args)
+
+
+@pytest.mark.parametrize("action", [RET_USER_NOTIF, RET_TRACE])
+def test_the_filter_of_a_policy_says_what_its_rules_say(action: int) -> None:
+    judged = watched.abis(judged=watched.Judged(*[True] * len(watched.Judged._fields)))
+    program = assemble(judged, action)
+    telling = [(family, request, 3, 0, 0, 0) for family in (0, 1, 2, 40, 8) for request in (0, 0x5412, 0x541C)]
+    for abi in judged:
+        for number in range(480):
+            for args in telling:
+                word = expected(judged, number, abi.audit_arch, args)
+                assert interpret(program, number, abi.audit_arch, args) == (action if word == RET_USER_NOTIF else word)
 
 
 def test_a_filter_too_long_for_the_kernel_is_refused_here() -> None:

@@ -5,6 +5,8 @@ A call is here because it is recorded or judged, never because it might be inter
 comparing content (`tracing.files`).
 """
 
+from typing import NamedTuple
+
 from agentwrap.launching.seccomp import (
     ARCH_I386,
     ARCH_X86_64,
@@ -14,7 +16,9 @@ from agentwrap.launching.seccomp import (
     ArgumentHas,
     ArgumentIn,
     ArgumentNonzero,
+    ArgumentNotIn,
     Refuse,
+    RefuseIn,
     Rule,
 )
 from agentwrap.tracing.syscalls.tables import i386, x86_64
@@ -42,17 +46,57 @@ _ISOLATION = (
 _SOCKETCALL = (2, 3, 4, 11, 16, 20)
 # Those of the guard besides: socket, getpeername, recvfrom, recvmsg, recvmmsg.
 _SOCKETCALL_GUARD = (1, 7, 12, 17, 19)
+_SOCKETCALL_FAMILIES = (1, 8)  # socket, socketpair
+_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK (linux/socket.h)
+_SIGNALS = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal".split()
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # asm-generic/ioctls.h
+EPERM = 1
+_SILENT = "bind listen seccomp io_uring_setup socket socketpair getpeername process_vm_readv".split()
 # Where the guard makes sockets and speaks for them. `recvfrom` is asked about where it wants to know the sender.
 _GUARD = "socket getpeername recvmsg recvmmsg recvmmsg_time64".split()
 
-NEVER_SLEEP = frozenset(_FILE + _REACH + _ISOLATION + ["bind", "listen", "seccomp", "io_uring_setup", "socket", "getpeername"]) - {
+NEVER_SLEEP = frozenset(_FILE + _REACH + _ISOLATION + _SIGNALS + _SILENT) - {
     "creat",
     "openat2",
 }
 """Calls (reported ones) that no signal can interrupt, as programs know them (signal(7)); opens depend on the file."""
 
 
-def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool, guard: bool) -> dict[int, Rule]:
+class Judged(NamedTuple):
+    """What is asked about besides, where a policy judges calls: opens that only read, execs, socket families, signals.
+
+    `reach`: reading another process's memory. `terminal`: input put into a terminal for whoever reads it next (TIOCSTI,
+    TIOCLINUX) is refused.
+    """
+
+    reads: bool = False
+    execs: bool = False
+    families: bool = False
+    signals: bool = False
+    reach: bool = False
+    terminal: bool = False
+
+
+_NOTHING = Judged()
+
+
+def _judged_rules(judged: Judged) -> dict[str, Rule]:
+    by_name: dict[str, Rule] = {}
+    if judged.families:
+        by_name |= dict.fromkeys(("socket", "socketpair"), ArgumentNotIn(0, _FAMILIES))
+    if judged.signals:
+        by_name |= dict.fromkeys(_SIGNALS, Always())
+    if judged.reach:
+        by_name["process_vm_readv"] = Always()
+    if judged.terminal:
+        by_name["ioctl"] = RefuseIn(1, (_TIOCSTI, _TIOCLINUX), EPERM)
+    if judged.execs:
+        by_name |= {"execve": Always(), "execveat": Always()}
+    return by_name
+
+
+def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool, guard: bool, judged: Judged) -> dict[int, Rule]:
+    reads = reads or judged.reads
     opening: Rule = Always() if reads else ArgumentHas(2, WRITING_OPEN)
     old_opening: Rule = Always() if reads else ArgumentHas(1, WRITING_OPEN)
     by_name: dict[str, Rule] = {"openat": opening, "open": old_opening}
@@ -69,30 +113,36 @@ def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool, guard: boo
     by_name["io_uring_enter"] = Refuse(ENOSYS)
     by_name["io_uring_register"] = Refuse(ENOSYS)
     by_name["socketcall"] = ArgumentIn(0, _SOCKETCALL)
+    by_name |= _judged_rules(judged)
+    if judged.families:
+        by_name["socketcall"] = ArgumentIn(0, _SOCKETCALL + _SOCKETCALL_FAMILIES)
     if guard:
         by_name |= dict.fromkeys(_GUARD, Always())
         by_name["recvfrom"] = ArgumentNonzero(4)
-        by_name["socketcall"] = ArgumentIn(0, _SOCKETCALL + _SOCKETCALL_GUARD)
+        by_name["socketcall"] = ArgumentIn(0, _SOCKETCALL + _SOCKETCALL_GUARD + (8,) * judged.families)
     if exec_calls:
         by_name |= {"execve": Always(), "execveat": Always()}
     return {numbers[name]: rule for name, rule in by_name.items() if name in numbers}
 
 
-def abis(*, reads: bool = False, exec_calls: bool = False, guard: bool = False) -> tuple[Abi, ...]:
+def abis(
+    *, reads: bool = False, exec_calls: bool = False, guard: bool = False, judged: Judged = _NOTHING
+) -> tuple[Abi, ...]:
     """The rules of x86-64 and of i386.
 
     `reads`: every open is reported. `exec_calls`: execve too, for following without ptrace (with it, the exec event
-    tells more and cannot be raced). `guard`: what `tracing.guard` performs itself.
+    tells more and cannot be raced). `guard`: what `tracing.guard` performs itself. `judged`: what a policy asks about.
     """
     return (
-        Abi(ARCH_X86_64, _rules(x86_64.NUMBERS, reads=reads, exec_calls=exec_calls, guard=guard)),
-        Abi(ARCH_I386, _rules(i386.NUMBERS, reads=reads, exec_calls=exec_calls, guard=guard)),
+        Abi(ARCH_X86_64, _rules(x86_64.NUMBERS, reads=reads, exec_calls=exec_calls, guard=guard, judged=judged)),
+        Abi(ARCH_I386, _rules(i386.NUMBERS, reads=reads, exec_calls=exec_calls, guard=guard, judged=judged)),
     )
 
 
-def by_call(*, reads: bool) -> dict[tuple[int, int], Rule]:
+def by_call(*, reads: bool, judged: Judged = _NOTHING) -> dict[tuple[int, int], Rule]:
     """(audit architecture, number) to rule: the same table, for those who stop at every call."""
-    return {(abi.audit_arch, number): rule for abi in abis(reads=reads) for number, rule in abi.rules.items()}
+    table = abis(reads=reads, judged=judged)
+    return {(abi.audit_arch, number): rule for abi in table for number, rule in abi.rules.items()}
 
 
 def names() -> dict[tuple[int, int], str]:

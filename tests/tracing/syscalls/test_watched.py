@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentwrap.launching.seccomp import ARCH_I386, ARCH_X86_64, Always, ArgumentHas, Refuse
+from agentwrap.launching.seccomp import ARCH_I386, ARCH_X86_64, Always, ArgumentHas, Refuse, answer
 from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.syscalls.tables import i386, x86_64
 
@@ -76,12 +76,47 @@ def test_the_guard_adds_rules_and_changes_none_but_those_of_sockets() -> None:
         guarded = {names[plain.audit_arch, number]: rule for number, rule in guard.rules.items()}
         changed = {name for name in guarded if guarded[name] != rules.get(name)}
         assert changed >= {"socket", "recvfrom", "recvmsg", "recvmmsg", "getpeername"}
-        assert changed - {"socket", "recvfrom", "recvmsg", "recvmmsg", "getpeername"} <= {"recvmmsg_time64", "socketcall"}
+        assert changed - {"socket", "recvfrom", "recvmsg", "recvmmsg", "getpeername"} <= {
+            "recvmmsg_time64",
+            "socketcall",
+        }
         assert set(rules) <= set(guarded)
 
 
+def test_what_a_policy_asks_about_is_reported_besides() -> None:
+    names = watched.names()
+    judged = {
+        watched.Judged(reads=True): {"open", "openat"},
+        watched.Judged(execs=True): {"execve", "execveat"},
+        watched.Judged(families=True): {"socket", "socketpair", "socketcall"},
+        watched.Judged(signals=True): {"kill", "tkill", "tgkill"}
+        | {"rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"},
+        watched.Judged(reach=True): {"process_vm_readv"},
+        watched.Judged(terminal=True): {"ioctl"},
+    }
+    for asked, expected in judged.items():
+        for plain, more in zip(watched.abis(), watched.abis(judged=asked), strict=True):
+            changed = {number for number, rule in more.rules.items() if plain.rules.get(number) != rule}
+            found = {names[more.audit_arch, number] for number in changed}
+            assert found | {"socketcall"} == expected | {"socketcall"}
+            assert ("socketcall" in found) == (asked.families and more.audit_arch == ARCH_I386)
+
+
+def test_only_four_families_of_sockets_pass_without_being_asked_about() -> None:
+    rule = watched.abis(judged=watched.Judged(families=True))[0].rules[x86_64.NUMBERS["socket"]]
+    assert [family for family in range(64) if answer(rule, (family,)) == 0] == [1, 2, 10, 16]
+    assert answer(rule, (40 | 1 << 32,)) == -1
+
+
+def test_input_for_a_terminal_is_refused_and_nothing_else_of_terminals() -> None:
+    rule = watched.abis(judged=watched.Judged(terminal=True))[0].rules[x86_64.NUMBERS["ioctl"]]
+    assert [request for request in range(0x5400, 0x5480) if answer(rule, (0, request))] == [0x5412, 0x541C]
+    assert answer(rule, (0, 0x5412 | 1 << 32)) == 1
+
+
 def test_calls_told_to_begin_anew_are_reported_ones() -> None:
-    reported = {watched.names()[abi.audit_arch, number] for abi in watched.abis(guard=True) for number in abi.rules}
+    abis = watched.abis(guard=True, judged=watched.Judged(*[True] * len(watched.Judged._fields)))
+    reported = {watched.names()[abi.audit_arch, number] for abi in abis for number in abi.rules}
     assert reported >= watched.NEVER_SLEEP
     assert not watched.NEVER_SLEEP & {"open", "openat", "openat2", "creat", "connect", "sendto", "sendmsg", "sendmmsg"}
 

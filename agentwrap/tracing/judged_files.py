@@ -1,0 +1,177 @@
+"""How each call about files asks the policy: which names, whether they have to exist, what comes with them.
+
+A call that fails by itself (the name is missing, or there already) is not refused: the program hears what it would
+hear without us, and nothing was tried that a rule is about.
+"""
+
+import os
+import stat
+from typing import NamedTuple
+
+from agentwrap.events.egress import Act
+from agentwrap.policy.questions import Answer
+from agentwrap.tracing.files.places import follow
+from agentwrap.tracing.files.settings import Place
+from agentwrap.tracing.judging import StopJudge
+from agentwrap.tracing.mount_names import MountNames
+from agentwrap.tracing.processes import Process
+from agentwrap.tracing.tracee import descriptor_meant, locate_descriptor
+
+_O_TMPFILE_ONLY = os.O_TMPFILE & ~os.O_DIRECTORY
+_MAX_SCRIPTS = 4  # binfmt_script(5): as deep as interpreters of interpreters go
+_SCRIPT_BYTES = 256
+
+
+class Named(NamedTuple):
+    """A name as the machine has it. `there`: what stands under it, links not followed; None if nothing does."""
+
+    path: bytes
+    there: os.stat_result | None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether a folder stands there."""
+        return self.there is not None and stat.S_ISDIR(self.there.st_mode)
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether anything may lie below it, as far as names go."""
+        return self.there is not None and stat.S_IFMT(self.there.st_mode) in (stat.S_IFDIR, stat.S_IFLNK)
+
+
+class FileQuestions:
+    """Asks `judge` about one call's names; every method returns 0 or an errno, and raises OSError as lookups do."""
+
+    def __init__(self, judge: StopJudge) -> None:
+        self._judge = judge
+        self._names = MountNames()
+
+    def named(self, process: Process, tid: int, place: Place) -> Named | None:
+        """The machine's name of a place; None for one on a file system of a sandbox's own."""
+        try:
+            there: os.stat_result | None = os.lstat(place.host)
+        except (FileNotFoundError, NotADirectoryError):
+            there = None
+        if not process.foreign or place.host == place.path or self._judge.by_name(place.path):
+            return Named(place.path, there)
+        path = self._names.outside(tid, place)
+        return None if path is None else Named(path, there)
+
+    def changing(self, process: Process, tid: int, call: str, place: Place, *, folder: bool = False) -> int:
+        """What stands there is changed or removed; nothing is asked about what does not exist."""
+        named = self.named(process, tid, place)
+        if named is None:
+            return 0
+        answer = self._judge.refusal_to_write(named.path, folder=folder)
+        return self._refuse(process, "write", named.path, call, answer) if named.there is not None else 0
+
+    def making(
+        self, process: Process, tid: int, call: str, place: Place, *, folder: bool = False, tree: bool = False
+    ) -> int:
+        """A name comes to be; where there is one, the call fails by itself."""
+        named = self.named(process, tid, place)
+        if named is None or named.there is not None:
+            return 0
+        answer = self._judge.refusal_to_write(named.path, folder=folder, tree=tree)
+        return self._refuse(process, "write", named.path, call, answer)
+
+    def moving(self, process: Process, tid: int, call: str, old: Place, new: Place, *, stays: bool = False) -> int:
+        """What stands under one name comes under another; `stays`: it keeps the first one, too (link(2))."""
+        source, target = self.named(process, tid, old), self.named(process, tid, new)
+        if (source is not None and source.there is None) or (stays and target is not None and target.there is not None):
+            return 0
+        tree = source is None or source.is_tree
+        if source is not None:
+            refusal = self._judge.refusal_to_write(source.path, tree=tree)
+            if refusal is not None:
+                return self._refuse(process, "write", source.path, call, refusal)
+            refusal = self._judge.refusal_to_move(source.path)
+            if refusal is not None:
+                return self._refuse(process, "read", source.path, call, refusal)
+        if target is not None:
+            tree = tree or target.is_tree
+            answer = self._judge.refusal_to_write(target.path, tree=tree)
+            return self._refuse(process, "write", target.path, call, answer)
+        return 0
+
+    def opening(self, process: Process, tid: int, call: str, place: Place, flags: int) -> int:
+        """A file is opened (open(2)); a last link is followed where the kernel follows it."""
+        if flags & os.O_PATH:
+            return 0
+        if flags & _O_TMPFILE_ONLY:
+            return self.making(process, tid, call, _in(place, b"(unnamed)"))
+        if not flags & os.O_NOFOLLOW and not (flags & os.O_CREAT and flags & os.O_EXCL):
+            followed = _followed(process, place, tid)
+            if followed is None:
+                return 0  # a loop, or a pipe or socket behind /proc/PID/fd
+            place = followed
+        named = self.named(process, tid, place)
+        if named is None:
+            return 0
+        exists, creates = named.there is not None, bool(flags & os.O_CREAT)
+        if (not exists and not creates) or (exists and creates and flags & os.O_EXCL):
+            return 0
+        access = flags & os.O_ACCMODE
+        if access != os.O_RDONLY or flags & os.O_TRUNC or not exists:
+            if named.is_folder:
+                return 0  # EISDIR
+            answer = self._judge.refusal_to_write(named.path)
+            if answer is not None:
+                return self._refuse(process, "write", named.path, call, answer)
+        if access != os.O_WRONLY and exists and self._judge.plan.reads:
+            answer = self._judge.refusal_to_read(named.path, folder=named.is_folder)
+            return self._refuse(process, "read", named.path, call, answer)
+        return 0
+
+    def attributes(self, process: Process, tid: int, call: str, place: Place, *, follows: bool) -> int:
+        """Mode, owner or extended attributes of what stands there are changed."""
+        if follows:
+            followed = _followed(process, place, tid)
+            if followed is None:
+                return 0
+            place = followed
+        return self.changing(process, tid, call, place)
+
+    def running(self, process: Process, tid: int, call: str, place: Place) -> int:
+        """A program is run, and what its first line names (execve(2), "interpreter scripts")."""
+        followed = _followed(process, place, tid)
+        for _ in range(_MAX_SCRIPTS):
+            named = self.named(process, tid, followed) if followed is not None else None
+            if followed is None or named is None or named.there is None:
+                return 0
+            refused = self._judge.run(process, named.path, call)
+            is_file = stat.S_ISREG(named.there.st_mode)
+            interpreter = _interpreter(followed.host) if is_file and not refused else b""
+            if not interpreter:
+                return refused
+            prefix = followed.host[: -len(followed.path)] if followed.host.endswith(followed.path) else b""
+            followed = follow(Place(interpreter, prefix + interpreter), tid)
+        return 0
+
+    def unclear(self, process: Process, call: str) -> int:
+        """A call whose names cannot be found out."""
+        return self._judge.unreadable(process, call)
+
+    def _refuse(self, process: Process, act: Act, path: bytes, call: str, answer: Answer | None) -> int:
+        return 0 if answer is None else self._judge.refuse_file(process, act, path, call, answer)
+
+
+def _in(folder: Place, name: bytes) -> Place:
+    return Place(folder.path.rstrip(b"/") + b"/" + name, folder.host.rstrip(b"/") + b"/" + name)
+
+
+def _followed(process: Process, place: Place, tid: int) -> Place | None:
+    """Where a last link leads; a descriptor in /proc is the file that it was opened on (proc_pid_fd(5))."""
+    found = follow(place, tid)
+    meant = descriptor_meant(found) if found is not None else None
+    return locate_descriptor(*meant, foreign=process.foreign) if meant is not None else found
+
+
+def _interpreter(host: bytes) -> bytes:
+    try:
+        with open(host, "rb") as file:
+            line = file.read(_SCRIPT_BYTES).split(b"\n", 1)[0]
+    except OSError:
+        return b""
+    words = line[2:].split() if line.startswith(b"#!") else []
+    return words[0] if words and words[0].startswith(b"/") else b""

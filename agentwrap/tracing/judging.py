@@ -1,0 +1,264 @@
+"""The policy at the stop: every reported act is judged before it goes on, and what is refused is told first.
+
+Knows names, numbers and the policy; how a call names its files is `judged_files`' business. Arguments in memory can
+change between our reading and the kernel's: what the stop alone refuses is testimony (`witness`), unless mounts, a
+domain or a filter hold it as well.
+"""
+
+import errno
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+
+from agentwrap.events import Sink
+from agentwrap.events.egress import Act, ActDenied, By
+from agentwrap.launching.enforcement import EnforcementPlan
+from agentwrap.policy.layers import Layer, decide_layers, mode_of
+from agentwrap.policy.questions import Answer, Exec, Family, Question, Read, Unix, Write
+from agentwrap.policy.rules import Rule
+from agentwrap.tracing.processes import Process
+from agentwrap.tracing.repeats import Repeats
+
+_ANSWERS = 8_192
+_PROCESS_FILE = re.compile(r"/proc/(\d+|self|thread-self)(?:/.*)?\Z", re.DOTALL)
+# Landlock holds no change of attributes (landlock(7), "current limitations").
+_ATTRIBUTES = re.compile(r"ch(mod|own)|xattr|setattr")
+_ABOUT_OTHERS = "another process of the machine, outside of the run"
+
+
+class StopJudge:
+    """Judges acts; each method returns 0, or the errno with which the call is to be refused.
+
+    `plan`: what the kernel holds besides. `belongs(pid)`: whether a process is one of the run. `hold`: returns when
+    what was told is on disk. In mode `observe` everything passes and is told as `would-deny`.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        plan: EnforcementPlan,
+        sink: Sink,
+        now: Callable[[], int],
+        belongs: Callable[[int], bool],
+        hold: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.plan = plan
+        self.observes = mode_of(layers) == "observe"
+        self.denied = 0
+        self._layers = layers
+        self._now = now
+        self._belongs = belongs
+        self._hold = hold
+        self._lock = threading.Lock()
+        self._repeats = Repeats(sink)
+        self._answers: dict[Question, Answer] = {}
+
+    def settle(self) -> None:
+        """Tell repeats that have waited long enough. From any thread."""
+        with self._lock:
+            self._repeats.settle(self._now())
+
+    def finish(self) -> None:
+        """Tell every count that is left."""
+        with self._lock:
+            self._repeats.settle(self._now(), everything=True)
+
+    def _ask(self, question: Question) -> Answer:
+        answer = self._answers.get(question)
+        if answer is None:
+            if len(self._answers) >= _ANSWERS:
+                self._answers.clear()
+            answer = self._answers[question] = decide_layers(self._layers, question)
+        return answer
+
+    # Files
+
+    def refusal_to_write(self, path: bytes, *, folder: bool = False, tree: bool = False) -> Answer | None:
+        """Why a name may not be changed; None where it may."""
+        name = os.fsdecode(path)
+        own = _PROCESS_FILE.match(name)
+        if own is not None:
+            if not own[1].isdigit() or self._belongs(int(own[1])):
+                return None
+            return Answer("deny", Rule("built-in.reach"), _ABOUT_OTHERS, "nothing in a policy")
+        answer = self._ask(Write(name, folder, tree))
+        if answer.verdict != "allow":
+            return answer
+        return None if answer.rule.where == "built-in.device" else self._held(name, "closed")
+
+    def refusal_to_read(self, path: bytes, *, folder: bool = False) -> Answer | None:
+        """Why a content may not be read; None where it may. Folders are listed unless a rule names them."""
+        name = os.fsdecode(path)
+        answer = self._ask(Read(name))
+        if answer.verdict != "allow" and not (folder and answer.rule.where.endswith(".default")):
+            return answer
+        return self._held(name, "")
+
+    def refusal_to_move(self, path: bytes) -> Answer | None:
+        """Why a content may not come under another name: it, or something below it, may not be read here."""
+        if not self.plan.reads:
+            return None
+        name = os.fsdecode(path)
+        for layer in self._layers:
+            below = layer.policy.read.deny.below(name)
+            if below is not None:
+                return Answer("deny", below.rule, "it holds what may not be read", f"remove {below.rule}")
+        return self.refusal_to_read(path)
+
+    def _held(self, name: str, state: str) -> Answer | None:
+        """What the kernel holds though no rule says so of this very name: its neighbours in a closed folder."""
+        found = self.plan.held(name)
+        if found is None or found[0] == "/" or found[1].state not in ("hidden", state):
+            return None
+        return found[1].answer
+
+    def by_name(self, path: bytes) -> bool:
+        """Whether a name is hidden by us: what is found there is ours, and says nothing about it."""
+        found = self.plan.held(os.fsdecode(path))
+        return found is not None and found[1].state == "hidden"
+
+    def refuse_file(self, process: Process, act: Act, path: bytes, call: str, answer: Answer) -> int:
+        """Tell that a file was refused."""
+        by, mechanism = self._strength(act, os.fsdecode(path), call)
+        if answer.rule.where == "built-in.reach":
+            act = "reach"
+        return self._refuse(process, act, path, call, answer, errno.EACCES, by, mechanism)
+
+    def _strength(self, act: Act, name: str, call: str) -> tuple[By, str]:
+        found = self.plan.held(name)
+        if found is None:
+            return "witness", "stop"
+        where, holding = found
+        if holding.mechanism == "landlock" and _ATTRIBUTES.search(call):
+            return "witness", "stop"
+        moves = call.startswith(("rename", "unlink", "rmdir")) and where == name and holding.pinned
+        held = {"write": ("closed", "hidden"), "read": ("hidden",), "exec": ("hidden", "not-run"), "unix": ("hidden",)}
+        if holding.state in held.get(act, ()) or (act == "write" and moves):
+            return "wall", holding.mechanism
+        return "witness", "stop"
+
+    # Programs, sockets, processes
+
+    def run(self, process: Process, path: bytes, call: str) -> int:
+        """A program is to be run."""
+        name = os.fsdecode(path)
+        answer = self._ask(Exec(name))
+        if answer.verdict == "allow":
+            return 0
+        by, mechanism = self._strength("exec", name, call)
+        return self._refuse(process, "exec", path, call, answer, errno.EACCES, by, mechanism)
+
+    def unix(self, process: Process, path: bytes, call: str, *, inner: bool) -> int:
+        """A unix socket is connected or sent to; abstract ones begin with `@`."""
+        name = os.fsdecode(path)
+        answer = self._ask(Unix(name, inner))
+        if answer.verdict == "allow":
+            return 0
+        abstract = path.startswith(b"@")
+        by, mechanism = self._strength("unix", name, call)
+        number = errno.ECONNREFUSED if abstract else errno.EACCES
+        return self._refuse(process, "unix", path, call, answer, number, by, mechanism)
+
+    def family(self, process: Process, name: str, call: str) -> int:
+        """A socket of a family that the filter does not let through. The number is in a register: nothing to race."""
+        answer = self._ask(Family(name))
+        if answer.verdict == "allow":
+            return 0
+        target = name.encode()
+        return self._refuse(process, "family", target, call, answer, errno.EAFNOSUPPORT, "wall", "seccomp")
+
+    def signal(self, process: Process, target: int, call: str) -> int:
+        """A signal to a process: 0 and below mean groups (kill(2))."""
+        if target == 0 or (target > 0 and self._belongs(target)):
+            return 0
+        if target < -1 and self._group_belongs(-target):
+            return 0
+        return self._refuse_reach(process, "signal", target, call)
+
+    def reach(self, process: Process, target: int, call: str) -> int:
+        """The memory or the descriptors of another process."""
+        return 0 if self._belongs(target) else self._refuse_reach(process, "reach", target, call)
+
+    def _refuse_reach(self, process: Process, act: Act, target: int, call: str) -> int:
+        answer = Answer("deny", Rule("built-in.reach"), _ABOUT_OTHERS, "nothing in a policy")
+        return self._refuse(process, act, b"%d" % target, call, answer, errno.EPERM, "guard", "stop")
+
+    def _group_belongs(self, group: int) -> bool:
+        """Whether every process of a group is of the run; one that nobody is in harms nobody."""
+        for name in os.listdir("/proc"):
+            if name.isdigit() and _group_of(int(name)) == group and not self._belongs(int(name)):
+                return False
+        return True
+
+    def fast_open(self, process: Process, target: bytes, call: str) -> int:
+        """Data with the connection request (MSG_FASTOPEN): no connect would be judged. Refused as where it is off."""
+        answer = Answer("deny", Rule("built-in.fast-open"), "data would leave before the connection is judged",
+                        "nothing: programs connect first instead")  # fmt: skip
+        return self._refuse(process, "call", target, call, answer, errno.EOPNOTSUPP, "wall", "seccomp")
+
+    def unreadable(self, process: Process, call: str) -> int:
+        """A call about files of a process whose memory we may not read: nobody knows what it asks for."""
+        root = self.plan.holdings.get("/")
+        if not self.plan or (root is not None and root.state == "closed"):
+            return 0  # the kernel holds what is closed, whoever asks
+        answer = Answer("deny", Rule("built-in.unclear-path"), "the process does not let us read what it asks for")
+        return self._refuse(process, "call", call.encode(), call, answer, errno.EACCES, "guard", "stop")
+
+    def _refuse(
+        self,
+        process: Process,
+        act: Act,
+        target: bytes,
+        call: str,
+        answer: Answer,
+        number: int,
+        by: By,
+        mechanism: str,
+    ) -> int:
+        event = ActDenied(
+            at_ns=self._now(),
+            span=process.span,
+            pid=process.pid,
+            decision="would-deny" if self.observes else "deny",
+            by="witness" if self.observes else by,
+            rule=os.fsencode(str(answer.rule)),
+            why=os.fsencode(answer.why),
+            change=os.fsencode(answer.change),
+            act=act,
+            target=target,
+            call=call,
+            mechanism="" if self.observes else mechanism,
+            errno="" if self.observes else errno.errorcode[number],
+        )
+        with self._lock:
+            self.denied += not self.observes
+            first = self._repeats.tell(event)
+        if self.observes:
+            return 0
+        if first:
+            self._hold()
+        return number
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return -1
+
+
+def descends(pid: int, ancestor: int) -> bool:
+    """Whether a process (or thread) is a descendant of another, by /proc; no for one that is gone."""
+    for _ in range(1_000):
+        if pid <= 1:
+            return False
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            return False
+        if parent == ancestor:
+            return True
+        pid = parent
+    return False
