@@ -49,7 +49,7 @@ PURE = {
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
     *("launching.seccomp", "launching.plan", "launching.enforcement", "launching.survey"),
     *("gateway.callers", "gateway.dns", "gateway.client_hello", "gateway.http_head", "gateway.first_flight"),
-    *("gateway.http_body", "gateway.http_answers"),
+    *("gateway.http_body", "gateway.http_answers", "gateway.h2_requests"),
     *("gateway.known_names", "gateway.refusals", "gateway.reach"),
     *("gateway.netlink.messages", "gateway.netlink.nftables"),
     *("approvals.registry", "approvals.messages", "approvals.permission"),

@@ -225,9 +225,9 @@ def _framing(event: h11.Request, lines: list[bytes]) -> Body:
 def _whom(event: h11.Request) -> tuple[str, int | None]:
     """Whom the request is meant for (RFC 9112, 3.2)."""
     stated = [value for name, value in event.headers if name == b"host"]
-    named = _authority(stated[0]) if stated else None
+    named = authority(stated[0]) if stated else None
     if event.method == b"CONNECT":
-        meant = _authority(event.target)
+        meant = authority(event.target)
         if meant[1] is None:
             raise HttpError("CONNECT without a port")
         if named is not None and (named[0] != meant[0] or named[1] not in (None, meant[1])):
@@ -236,7 +236,7 @@ def _whom(event: h11.Request) -> tuple[str, int | None]:
     scheme = _SCHEME.fullmatch(event.target)
     if scheme is not None:
         default = _DEFAULT_PORTS[scheme[1].lower()]
-        host, port = _authority(scheme[2])
+        host, port = authority(scheme[2])
         if named is not None and (named[0], named[1] or default) != (host, port or default):
             raise HttpError("the target names another host than Host does")
         return host, port or default
@@ -245,7 +245,7 @@ def _whom(event: h11.Request) -> tuple[str, int | None]:
     return named or ("", None)
 
 
-def _authority(text: bytes) -> tuple[str, int | None]:
+def authority(text: bytes) -> tuple[str, int | None]:
     """`host`, `host:port`, `[v6]:port` (RFC 3986, 3.2, without user information)."""
     match = _AUTHORITY.fullmatch(text)
     if match is None:
