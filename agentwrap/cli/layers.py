@@ -57,7 +57,7 @@ def gather(ours: Mapping[str, str], agents: Mapping[str, str], cwd: Path, wish: 
     layers = [_layer(ours, source, places, configs) for source in sources]
     if wish.given:
         base = next((layer.policy for layer in layers if layer.name == "flags"), None)
-        policy, _ = flags_policy(wish.given, places, configs, base=base)
+        policy = flags_policy(wish.given, places, configs, base=base)
         layers.insert(0, Layer("flags", policy))
     return tuple(layers)
 

@@ -260,6 +260,9 @@ def error_object(failure: AgentwrapError) -> dict[str, Any]:
     }
 
 
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""Of commands inside a group; `main` gives it to the others."""
+
 pass_output = click.make_pass_decorator(Output)
 
 

@@ -7,32 +7,39 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentwrap.cli import reading
-from agentwrap.cli.output import Output, common_options, pass_output
+from agentwrap.cli import policy_suggest, policy_trust, policy_unused
+from agentwrap.cli.output import SETTINGS, Output, common_options, pass_output
 from agentwrap.cli.package_hosts import configured, policy_bytes
+from agentwrap.cli.presets import find
 from agentwrap.errors import EXIT_FINDING, EXIT_NOT_COVERED, AgentwrapError
 
 if TYPE_CHECKING:
+    from agentwrap.policy.layers import Layer
     from agentwrap.policy.paths import Places
     from agentwrap.policy.questions import Answer, Question
     from agentwrap.policy.rules import Policy
-    from agentwrap.views.styled import Role
+    from agentwrap.views.styled import Line, Role
 
-SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_MODE_WORDS = {
+    "observe": "what it denies is told and passes",
+    "ask": "what no rule allows waits for a human",
+    "enforce": "what it denies is refused",
+}
 _CONFIG_HELP = "What `config:pip` or `config:npm` stands for, besides what is configured here."
 _VERDICTS: "dict[str, tuple[Role, int]]" = {
     "allow": ("good", 0),
     "deny": ("deny", EXIT_FINDING),
     "unknown": ("gap", EXIT_NOT_COVERED),
 }
+_QUESTIONS = ("connect", "lookup", "unix", "write", "read", "exec")
 _VERBS = ("connect HOST:PORT", "lookup NAME", "unix SOCKET", "write PATH", "read PATH", "exec PATH")
 
 
 @click.group(no_args_is_help=False)
 def command() -> None:
-    """Check a policy, ask it, or have one written from a recording.
+    """Check a policy, ask it, trust one, or have one written from a recording.
 
-    A policy judges recordings (`agentwrap check --policy FILE`). This version enforces none.
+    `agentwrap --policy FILE -- COMMAND` enforces a policy, `agentwrap check RECORDING --policy FILE` judges by one.
     """
 
 
@@ -50,33 +57,68 @@ def _here(output: Output, file: Path) -> "Places":
 
 
 @command.command("check", context_settings=SETTINGS, epilog="Exit status: 0 well written, 2 refused.")
-@click.argument("file")
+@click.argument("file", required=False)
 @click.option("--config", "given", multiple=True, metavar="NAME=HOST", help=_CONFIG_HELP)
 @common_options(json_output=True)
 @pass_output
-def check(output: Output, file: str, given: tuple[str, ...]) -> int:
-    """Read FILE as strictly as it will be used, and tell what it means.
+def check(output: Output, file: str | None, given: tuple[str, ...]) -> int:
+    """Read FILE, or a preset by its name, as strictly as it will be used, and tell what it means.
 
     Refused are unknown keys, entries without effect, patterns that allow more than they seem to, and duplicates: each
     with its line and what to write instead.
+
+    Without FILE: every policy that holds for a run started here, the project's, the user's and the system's.
     """
-    path = Path(file)
+    if file is None:
+        return _check_layers(output, given)
+    path = find(file)
     configs = configured(output.env, Path.cwd(), given)
     policy = load_policy(path, _here(output, path), configs)
     if output.json:
         output.document({"schema": "agentwrap.policy/1", "file": file, **_summary(policy)})
         return 0
     output.line([("well written", "good"), (f"  {policy.file}: {policy.name}, mode {policy.mode}", "")])
+    _tell_sections(output, policy)
+    for name, hosts in configs.items():
+        used = any(one.rule.text == f"config:{name}" for one in policy.network.allow + policy.network.deny)
+        if used:
+            output.line(f"  config:{name:<5} {', '.join(hosts) or 'not configured here: what needs it cannot be told'}")
+    output.line([(f"  {_MODE_WORDS[policy.mode]}: agentwrap --policy {file} -- COMMAND", "dim")])
+    return 0
+
+
+def _tell_sections(output: Output, policy: "Policy") -> None:
     for what, told in _summary(policy).items():
         if what in ("agent", "on_behalf_of"):
             output.line(f"  {what:<12} {told}")
         if isinstance(told, dict):
             output.line(f"  {what:<12} {told['default']:<6} {told['allow']} allowed, {told['deny']} denied by name")
-    for name, hosts in configs.items():
-        used = any(one.rule.text == f"config:{name}" for one in policy.network.allow + policy.network.deny)
-        if used:
-            output.line(f"  config:{name:<5} {', '.join(hosts) or 'not configured here: what needs it cannot be told'}")
-    output.line([("  it judges recordings; this version of agentwrap enforces no policy", "dim")])
+
+
+def _layers_here(output: Output, given: tuple[str, ...]) -> "tuple[Layer, ...]":
+    from agentwrap.cli.layers import Wish, gather
+
+    return gather(output.env, output.env, Path.cwd(), Wish(config=given))
+
+
+def _check_layers(output: Output, given: tuple[str, ...]) -> int:
+    """What holds here, layer by layer."""
+    from agentwrap.policy.layers import mode_of
+
+    layers = _layers_here(output, given)
+    mode = mode_of(layers) if layers else "observe"
+    if output.json:
+        rows = [{"layer": one.name, "trusted": one.trusted, "file": one.policy.file, **_summary(one.policy)}
+                for one in layers]  # fmt: skip
+        output.document({"schema": "agentwrap.layers/1", "mode": mode, "layers": rows})
+        return 0
+    for one in layers:
+        trust: Line = [] if one.trusted else [("  not trusted: it may only narrow (`agentwrap policy trust`)", "gap")]
+        output.line([(f"{one.name:<8}", "name"), (f" {one.policy.file}: {one.policy.name}, mode {one.policy.mode}", ""),
+                     *trust])  # fmt: skip
+        _tell_sections(output, one.policy)
+    told = f"mode {mode}" if layers else "no policy holds here: everything passes, everything is recorded"
+    output.line([(told, "title")])
     return 0
 
 
@@ -96,8 +138,7 @@ def _summary(policy: "Policy") -> dict[str, object]:
     context_settings=SETTINGS,
     epilog="Exit status: 0 allowed, 1 denied, 3 it cannot be told, 2 usage.",
 )
-@click.argument("file")
-@click.argument("question", nargs=-1, required=True)
+@click.argument("words", metavar="[FILE] QUESTION...", nargs=-1, required=True)
 @click.option(
     "--under", metavar="FILE", multiple=True, help="A wider policy that FILE, a project's own, may only narrow."
 )
@@ -106,29 +147,42 @@ def _summary(policy: "Policy") -> dict[str, object]:
 @common_options(json_output=True)
 @pass_output
 def explain(
-    output: Output, file: str, question: tuple[str, ...], under: tuple[str, ...], address: str, given: tuple[str, ...]
+    output: Output, words: tuple[str, ...], under: tuple[str, ...], address: str, given: tuple[str, ...]
 ) -> int:
-    """Ask FILE a question: the verdict, the rule with its line, and what would have to change.
+    """Ask FILE (or a preset) a question: the verdict, the rule with its line, and what would have to change.
 
     Questions: `connect HOST:PORT`, `lookup NAME`, `unix SOCKET`, `write PATH`, `read PATH`, `exec PATH`. Paths may
-    begin with `./`, `~/`, `$CWD/` and `$TMP/`.
+    begin with `./`, `~/`, `$CWD/` and `$TMP/`. Without FILE, every policy that holds for a run started here is asked,
+    and the answer says whose it is.
     """
-    from agentwrap.policy.layers import Layer, decide_layers
+    from agentwrap.policy.layers import decide_layers, layer_of
+
+    bare = words[0] in _QUESTIONS
+    asked = _question(words if bare else words[1:], address)
+    layers = _layers_here(output, given) if bare else _layers_named(output, (words[0], *under), given)
+    if not layers:
+        output.line([("allow   ", "good"), (str(asked), "name"), ("  no policy holds here", "dim")])
+        return 0
+    answer = decide_layers(layers, asked)
+    owner = layer_of(layers, asked, answer)
+    _tell(output, asked, answer, owner.name if owner is not None and len(layers) > 1 else "")
+    return _VERDICTS[answer.verdict][1]
+
+
+def _layers_named(output: Output, files: tuple[str, ...], given: tuple[str, ...]) -> "tuple[Layer, ...]":
+    from agentwrap.policy.layers import Layer
 
     configs = configured(output.env, Path.cwd(), given)
-    policies = [load_policy(Path(one), _here(output, Path(one)), configs) for one in (file, *under)]
-    asked = _question(question, address)
+    paths = [find(file) for file in files]
+    policies = [load_policy(path, _here(output, path), configs) for path in paths]
     trusted = [Layer("user", policy) for policy in policies[1:]]
-    own = Layer("project", policies[0], trusted=not trusted)
-    answer = decide_layers([own, *trusted], asked)
-    _tell(output, asked, answer)
-    return _VERDICTS[answer.verdict][1]
+    return (Layer("project", policies[0], trusted=not trusted), *trusted)
 
 
 def _question(words: tuple[str, ...], address: str) -> "Question":
     from agentwrap.policy import questions
 
-    verb, what = words[0], " ".join(words[1:])
+    verb, what = (words or ("",))[0], " ".join(words[1:])
     if verb == "connect" and what:
         host, port = _host_and_port(what)
         return questions.Connect(host, port, address=address)
@@ -155,13 +209,14 @@ def _host_and_port(text: str) -> tuple[str, int]:
     )  # fmt: skip
 
 
-def _tell(output: Output, question: "Question", answer: "Answer") -> None:
+def _tell(output: Output, question: "Question", answer: "Answer", owner: str) -> None:
     if output.json:
         output.document(
             {
                 "schema": "agentwrap.explain/1",
                 "question": str(question),
                 "verdict": answer.verdict,
+                "layer": owner,
                 "rule": {name: getattr(answer.rule, name) for name in ("where", "text", "file", "line")},
                 "why": answer.why,
                 "change": answer.change,
@@ -170,54 +225,12 @@ def _tell(output: Output, question: "Question", answer: "Answer") -> None:
         return
     output.line([(f"{answer.verdict:<8}", _VERDICTS[answer.verdict][0]), (str(question), "name")])
     why = f": {answer.why}" if answer.why else ""
-    output.line(f"  by     {answer.rule}{why}")
+    output.line(f"  by     {answer.rule}{f' [{owner}]' if owner else ''}{why}")
     if answer.change:
         output.line(f"  change {answer.change}")
 
 
-@command.command("suggest", context_settings=SETTINGS)
-@click.argument("recording", required=False)
-@click.option("-o", "--output", "target", metavar="FILE", help="Write the policy here; an existing file is kept.")
-@click.option("--name", default="suggested", show_default=True, help="The policy's name.")
-@common_options()
-@pass_output
-def suggest(output: Output, recording: str | None, target: str | None, name: str) -> int:
-    """Write the narrowest policy that would have allowed RECORDING (default: the latest).
-
-    Each entry says which programs needed it. Names that change from run to run (temporary files, caches, an agent's
-    own state) are allowed as folders. Which name led to which address is not in a recording: names that were looked up
-    are allowed, and addresses only where no name was.
-    """
-    from agentwrap.evidence.asked import asked, places_of
-    from agentwrap.evidence.judge import judge
-    from agentwrap.policy import suggest as suggesting
-    from agentwrap.policy.document import load
-
-    path = Path(recording) if recording is not None else reading.latest()
-    with reading.open_recording(path) as source:
-        places = places_of(source)
-        acts = (one for one in asked(source) if isinstance(one, suggesting.Asked))
-        text = suggesting.suggest(acts, places, name=name, source=path.name)
-        data = text.encode()
-        judged = judge(source, load(data, target or "suggestion", places, {}))
-    if target is None:
-        output.write_bytes([data])
-    else:
-        _write_new(Path(target), data)
-    unclear = sum(one.count for one in judged.cannot_tell)
-    told = f"judged by it, {path.name} has {judged.violated} violations"
-    told += f"; about {unclear} of {judged.acts} acts it cannot be told" if unclear else ""
-    output.note(told)
-    return 0
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    try:
-        with path.open("xb") as file:
-            file.write(data)
-    except FileExistsError as error:
-        raise AgentwrapError(
-            "exists", "the policy is there already", evidence=str(path), hint="choose another name with -o"
-        ) from error
-    except OSError as error:
-        raise AgentwrapError("output", "the policy cannot be written", evidence=f"{path}: {error.strerror}") from error
+command.add_command(policy_suggest.suggest)
+command.add_command(policy_trust.trust_command)
+command.add_command(policy_trust.untrust_command)
+command.add_command(policy_unused.unused_command)

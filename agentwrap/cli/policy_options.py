@@ -44,11 +44,11 @@ def policy_options(function: Function) -> Function:
         click.option("--network", type=click.Choice(["auto", "gateway", "none", "host"]), default="auto",
                      show_default=True, help="A network of its own with one way out, none, or this machine's."),
         click.option("--tier", type=click.Choice(["auto", "wall", "guard"]), default="auto", show_default=True,
-                     help="How the network is confined: in namespaces, by the tracer, or by the stronger one there is."),
+                     help="How the network is confined: in namespaces, by the tracer, or the stronger one there is."),
         click.option("-p", "--publish", multiple=True, type=Published(), metavar="HOST:INNER",
                      help="Lead this machine's loopback port HOST to the command's port INNER."),
-        click.option("--ask-timeout", type=click.FloatRange(min=0, min_open=True), default=300.0, show_default=True,
-                     metavar="SECONDS", help="In mode `ask`: deny what nobody answered by then."),
+        click.option("--ask-timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+                     help="In mode `ask`: deny what nobody answered by then (default: 300); wait also without a terminal."),
         click.option("--fail-on-deny", is_flag=True, help="Exit 123 if the policy denied anything."),
     ]  # fmt: skip
     for option in reversed(options):

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,7 +166,7 @@ def command(output: Output, /, command: tuple[str, ...], stream: bool, quiet: bo
     from agentwrap.session import Session
 
     options = _run_options(command, given)
-    session = Session(options)
+    session = Session(options, _say(output, stream=stream, quiet=quiet))
     mode = session.prepare()
     try:
         places.note_latest(os.environ, options.output)
@@ -225,11 +225,25 @@ def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions
         redact_keys=given["redact_key"],
         layers=layers,
         network=given["network"],
+        tier=given["tier"],
         publish=given["publish"],
-        ask_timeout_s=given["ask_timeout"],
+        ask_timeout_s=given["ask_timeout"] or 300.0,
+        ask_waits=given["ask_timeout"] is not None,
         fail_on_deny=given["fail_on_deny"],
         host_facts=_host_facts(),
     )
+
+
+def _say(output: Output, *, stream: bool, quiet: bool) -> Callable[[str], None]:
+    """How a question is announced; not at all where a line would fall into what the agent draws."""
+
+    def say(line: str) -> None:
+        from agentwrap.approvals.desk import may_speak
+
+        if not quiet and (stream or may_speak()):
+            output.note(line)
+
+    return say
 
 
 def _open_descriptors(wanted: tuple[int, ...]) -> tuple[int, ...]:
@@ -267,6 +281,7 @@ def _follow(path: Path) -> "subprocess.Popen[bytes]":
 
 def _afterwards(output: Output, options: "RunOptions", *, quiet: bool) -> int:
     """The lines after the run, from the file like everything that is shown. Returns how much the policy denied."""
+    from agentwrap.cli.policy_unused import after_run
     from agentwrap.recording.reader import Reader
     from agentwrap.views.summary import summarize, tally_of
 
@@ -274,4 +289,7 @@ def _afterwards(output: Output, options: "RunOptions", *, quiet: bool) -> int:
         tally = tally_of(reader)
         if not quiet:
             output.note(summarize(reader, tally))
+            idle = after_run(reader, options.layers) if options.layers else ""
+            if idle:
+                output.note([("agentwrap ", "dim"), (idle, "dim")])
     return tally.by_policy

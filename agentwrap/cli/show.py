@@ -16,7 +16,7 @@ from agentwrap.policy.coverage import parse_requirements
 @click.option("--files", "view", flag_value="files", help="What changed on disk, by path.")
 @click.option("--diff", "view", flag_value="diff", help="Each edit with its unified diff.")
 @click.option("--errors", "view", flag_value="errors", help="Failed exits, signals and denials.")
-@click.option("--denied", "view", flag_value="denied", help="Denials.")
+@click.option("--denied", "view", flag_value="denied", help="What was refused: by whom, which rule, what allows it.")
 @click.option("--gaps", "view", flag_value="gaps", help="What could be seen, and what could not.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Show also what is left out as noise.")
 @click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N events.")

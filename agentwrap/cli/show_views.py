@@ -11,7 +11,7 @@ from agentwrap import text
 from agentwrap.cli import reading
 from agentwrap.errors import AgentwrapError
 from agentwrap.evidence import check
-from agentwrap.views import noise, passing, summary
+from agentwrap.views import denials, noise, passing, summary
 from agentwrap.views.context import Context
 from agentwrap.views.filter import Filter
 from agentwrap.views.lines import stream_line
@@ -169,7 +169,11 @@ def _errors(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
 
 
 def _denied(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
-    yield from _only(source, wish, context, lambda row: row.verdict == "deny", "denial")
+    found = denials.collect(_rows(source, wish))
+    yield from denials.denial_lines(found, context, wish.limit)
+    if not found.kinds:
+        yield [("no denial was recorded", "dim")]
+    yield []
 
 
 def _is_error(row: Row) -> bool:
@@ -217,7 +221,7 @@ def _is_file(row: Row) -> bool:
 
 _WANTED: dict[str, Callable[[Row], bool]] = {
     "errors": _is_error,
-    "denied": lambda row: row.verdict == "deny",
+    "denied": lambda row: row.verdict in denials.REFUSED,
     "files": _is_file,
     "diff": _is_file,
     "gaps": lambda row: row.kind == "gap",

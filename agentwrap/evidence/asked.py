@@ -1,8 +1,9 @@
 """What a recording says was done, as questions to a policy. Knows event rows; refuses to guess what they do not tell.
 
-Recordings hold the addresses that were dialled and, apart from them, the names that were asked of name servers. Which
-name led to which address is not in them, so an address is asked about without a name. What cannot be asked at all (a
-hidden name, a datagram socket that was connected and then used) comes out with the reason.
+Where a gateway stood in the way, its rows say by which name each connection was made, and the system calls behind them
+say nothing more. Without one, recordings hold the addresses that were dialled and, apart from them, the names that were
+asked of name servers: an address is then asked about without a name. What cannot be asked at all (a hidden name, a
+datagram socket that was connected and then used) comes out with the reason.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -23,8 +24,11 @@ _REMEMBERED = 100_000
 _HIDDEN = ("«redacted:", "«shape:")
 _FILES = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special", "file.read")
 _SOCKETS = ("net.connect", "net.send", "dns.server")
+_GATEWAY = ("net.decision", "dns.query", "net.refused")
+PUBLISHED = "--publish"  # the rule of connections that came in from outside
+_OTHERS = "(others)"  # what the gateway calls what it could not tell apart
 _LISTENING = ("net.listen", "net.bind")
-KINDS = (*_FILES, *_SOCKETS, "process.exec")
+KINDS = (*_FILES, *_SOCKETS, *_GATEWAY, "process.exec")
 
 
 class Row(Protocol):
@@ -129,9 +133,13 @@ def _hidden(question: Question) -> bool:
 
 
 class _Inner:
-    """Where something of the run itself listened, and which name servers were asked names that were read."""
+    """Where something of the run itself listened, and which name servers were asked names that were read.
+
+    `walled`: a gateway tells what left the machine.
+    """
 
     def __init__(self, recording: Recording) -> None:
+        self.walled = is_walled(recording)
         self.ports: set[int] = set()
         self.paths: set[str] = set()
         self.read_servers: set[str] = set()
@@ -146,6 +154,12 @@ class _Inner:
                 self.ports.add(_number(data.get("port")))
         self.ports.discard(0)
         self.paths.discard("")
+
+
+def is_walled(recording: Recording) -> bool:
+    """Whether a gateway stood between the run and the network, so that its rows tell every connection."""
+    about = (row.data for row in recording.rows(kinds=("coverage",)) if row.data.get("what") == "connect")
+    return any(data.get("tier") in ("wall", "guard") for data in about)
 
 
 class _Programs:
@@ -182,6 +196,10 @@ def _questions(row: Row, inner: _Inner) -> Iterator[Question | str]:
     data = row.data
     if row.kind in ("net.connect", "net.send"):
         yield from _socket(row.kind, data, inner)
+    elif row.kind in _GATEWAY:
+        yield from _judged(row.kind, data)
+    elif row.kind == "dns.server" and inner.walled:
+        return
     elif row.kind == "dns.server":
         yield from (Lookup(_text(name)) for name in _list(data.get("names")))
         if not data.get("names"):
@@ -194,6 +212,23 @@ def _questions(row: Row, inner: _Inner) -> Iterator[Question | str]:
         folder = row.kind == "file.directory"
         tree = (row.kind == "file.rename" and data.get("type") == "directory") or data.get("link") == "symbolic"
         yield from (Write(path, folder, tree) for path in _written(row.kind, data))
+
+
+def _judged(kind: str, data: Mapping[str, Any]) -> Iterator[Question | str]:
+    """What the gateway let pass, by the names it knew."""
+    if kind == "dns.query":
+        name = _text(data.get("name"))
+        yield Lookup(name) if name != _OTHERS else "more names were asked than could be told apart"
+        return
+    host, port, address = _text(data.get("host")), _number(data.get("port")), _text(data.get("address"))
+    if _text(data.get("rule")) == PUBLISHED:
+        return
+    if host == _OTHERS:
+        yield "more connections were made than could be told apart"
+    elif kind == "net.refused":
+        yield Connect(host, port, "udp") if data.get("transport", "udp") == "udp" else Family("raw")
+    else:
+        yield Connect(host, port, address="" if address == host else address)
 
 
 def _written(kind: str, data: Mapping[str, Any]) -> list[str]:
@@ -218,11 +253,13 @@ def _socket(kind: str, data: Mapping[str, Any], inner: _Inner) -> Iterator[Quest
         yield Family("raw" if transport == "raw" else family)
         return
     host, port = _text(data.get("host")), _number(data.get("port"))
+    here = port in inner.ports and _is_loopback(host)
+    if inner.walled and not here:
+        return  # the gateway tells it, or nothing came of it
     if port == NAME_SERVER_PORT:
         if host not in inner.read_servers:
             yield "a name server was asked, and what is not recorded"
         return
-    here = port in inner.ports and _is_loopback(host)
     if transport == "udp" and kind == "net.connect":
         # connect(2) of a datagram socket sends nothing; getaddrinfo(3) does it to sort addresses (RFC 6724, 2).
         if port and not here:

@@ -10,7 +10,7 @@ import msgspec
 
 from agentwrap.policy.document import load
 from agentwrap.policy.paths import Places, as_pattern
-from agentwrap.policy.rules import COMMAND_LINE, Mode, Policy, Rule, Section
+from agentwrap.policy.rules import COMMAND_LINE, HostRules, Mode, PathRules, Policy, Rule, Section
 from agentwrap.policy.suggest import quoted
 
 SECTIONS: tuple[Section, ...] = ("network", "files.write", "files.read", "exec")
@@ -47,25 +47,41 @@ def flags_text(given: Given, *, mode: Mode = "enforce") -> str:
 
 def flags_policy(
     given: Given, places: Places, configs: Mapping[str, tuple[str, ...]], *, base: Policy | None = None
-) -> tuple[Policy, str]:
-    """The policy of the options, and its text. `base`: the policy file that they stand beside.
+) -> Policy:
+    """The policy of the options. `base`: the policy file that they stand beside.
 
     Raises AgentwrapError `usage` as `document.load` does.
     """
     text = flags_text(given, mode=base.mode if base is not None else "enforce")
-    policy = load(text.encode("utf-8", "surrogateescape"), COMMAND_LINE, places, {**configs})
+    policy = leave_unsaid(load(text.encode("utf-8", "surrogateescape"), COMMAND_LINE, places, configs))
+    if base is None:
+        return policy
+    changes: dict[str, object] = {}
+    for section in SECTIONS:
+        theirs = _rules_of(base, section)
+        if section not in policy.silent:
+            same = {"default": theirs.default, "default_rule": theirs.default_rule}
+            changes[_field(section)] = msgspec.structs.replace(_rules_of(policy, section), **same)
+    return msgspec.structs.replace(policy, **changes)
+
+
+def leave_unsaid(policy: Policy) -> Policy:
+    """The same policy, silent about the sections that do not stand in it."""
     silent = frozenset(section for section in SECTIONS if section not in policy.stated)
     left = {"default": "allow", "default_rule": Rule("flags.default", "allow, as no option is about it", COMMAND_LINE)}
-    changes: dict[str, object] = {"silent": silent}
-    for section in SECTIONS:
-        name = section.rpartition(".")[2]
-        if section in silent:
-            changes[name] = msgspec.structs.replace(getattr(policy, name), **left)
-        elif base is not None:
-            theirs = getattr(base, name)
-            same = {"default": theirs.default, "default_rule": theirs.default_rule}
-            changes[name] = msgspec.structs.replace(getattr(policy, name), **same)
-    return msgspec.structs.replace(policy, **changes), text
+    changes: dict[str, object] = {
+        _field(section): msgspec.structs.replace(_rules_of(policy, section), **left) for section in silent
+    }
+    return msgspec.structs.replace(policy, silent=silent, **changes)
+
+
+def _field(section: Section) -> str:
+    return section.rpartition(".")[2]
+
+
+def _rules_of(policy: Policy, section: Section) -> HostRules | PathRules:
+    found: HostRules | PathRules = getattr(policy, _field(section))
+    return found
 
 
 def _holds(path: str, inner: str) -> bool:

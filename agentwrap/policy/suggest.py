@@ -12,7 +12,7 @@ import msgspec
 
 from agentwrap.errors import AgentwrapError
 from agentwrap.policy import defaults
-from agentwrap.policy.hosts import HostError, parse_host, special
+from agentwrap.policy.hosts import Host, HostError, parse_host, special
 from agentwrap.policy.paths import PathError, Places, as_pattern, compiled, normal, parse_pattern, portable
 from agentwrap.policy.questions import Connect, Exec, Family, Lookup, Question, Unix, Write
 
@@ -100,8 +100,13 @@ def _need(entries: dict[str, Entry], text: str, who: str) -> None:
 
 
 def _names(acts: list[Asked]) -> dict[str, set[int]]:
-    """Names that were looked up; ports are those that addresses without a name were connected to."""
-    ports = {act.question.port for act in acts if isinstance(act.question, Connect) and _public(act.question)}
+    """Names that were looked up; ports are those that addresses without a name were connected to.
+
+    A name that was connected to has its entry already.
+    """
+    connects = [act.question for act in acts if isinstance(act.question, Connect)]
+    ports = {question.port for question in connects if question.nameless and _public(question)}
+    reached = {_normal_name(question.host) for question in connects if not question.nameless}
     found: dict[str, set[int]] = {}
     for act in acts:
         if isinstance(act.question, Lookup):
@@ -109,9 +114,16 @@ def _names(acts: list[Asked]) -> dict[str, set[int]]:
                 host = parse_host(act.question.name)
             except HostError:
                 continue
-            if host.name and special(host) != "loopback":
+            if host.name and special(host) != "loopback" and host.name not in reached:
                 found[host.name] = ports
     return found
+
+
+def _normal_name(text: str) -> str:
+    try:
+        return parse_host(text).name
+    except HostError:
+        return ""
 
 
 def _public(question: Connect) -> bool:
@@ -138,7 +150,9 @@ def _host(
     if isinstance(question, Lookup):
         if host.name in names:
             ports = names[host.name]
-            _need(entries, f"{host}:{next(iter(ports))}" if len(ports) == 1 else str(host), act.who)
+            # What was only looked up needs some port of it: the one that is asked for most.
+            port = next(iter(ports)) if ports else 443
+            _need(entries, str(host) if len(ports) > 1 else f"{host}:{port}", act.who)
         return
     if kind == "loopback" and question.inner:
         return
@@ -146,10 +160,24 @@ def _host(
         notes.setdefault(f"no policy allows {question}: datagrams other than DNS", act.who)
     elif kind == "loopback":
         _need(entries, f"host.loopback:{question.port}", act.who)
+        _where_it_leads(host, question, act, entries)
     elif question.nameless and names and not kind:
         notes.setdefault(f"{question}: the name behind it is not known; one of the names above, it is assumed", act.who)
     else:
         _need(entries, f"[{host}]:{question.port}" if ":" in str(host) else f"{host}:{question.port}", act.who)
+        _where_it_leads(host, question, act, entries)
+
+
+def _where_it_leads(host: Host, question: Connect, act: Asked, entries: dict[str, Entry]) -> None:
+    """A name that leads to an address nobody reaches by accident needs that address in the list, too."""
+    try:
+        dialled = parse_host(question.address) if question.address else host
+    except HostError:
+        return
+    kind = special(dialled)
+    if kind and dialled != host:
+        entry = f"[{dialled}]:{question.port}" if ":" in str(dialled) else f"{dialled}:{question.port}"
+        _need(entries, f"host.loopback:{question.port}" if kind == "loopback" else entry, act.who)
 
 
 def _socket(question: Unix, act: Asked, places: Places, entries: dict[str, Entry]) -> None:

@@ -42,7 +42,8 @@ def _decision(row: Row, context: Context, lineage: Lineage) -> Parts:
     parts = Parts("net", brief(row.subject), head=[_verdict(row), (text.escape(sort) + "  ", "dim")])
     parts.tail = _judged_tail(row)
     span = context.span(str(data["connection"])) if data.get("connection") and not context.live else None
-    if span is not None and span.kind == "connection" and row.verdict != "deny" and span.end_ns is not None:
+    once = number(data.get("count"), 1) == 1
+    if span is not None and once and span.kind == "connection" and row.verdict != "deny" and span.end_ns is not None:
         if span.status not in ("closed", "ended"):
             parts.right.append((f"{text.escape(span.status or '?')}  ", "bad"))
         told = _volume(span.data.get("up_bytes"), span.data.get("down_bytes"))

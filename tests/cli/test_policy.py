@@ -34,7 +34,7 @@ def test_check_tells_what_a_policy_means(policy: str, capsys: Capture) -> None:
     out = capsys.readouterr().out
     assert out.startswith("well written  ci.toml: ci, mode enforce\n")
     assert "mirror.example:443" in out
-    assert "enforces no policy" in out
+    assert "what it denies is refused: agentwrap --policy ci.toml -- COMMAND" in out
     assert run(["policy", "check", policy, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["network"] == {"default": "deny", "allow": 2, "deny": 0}
 

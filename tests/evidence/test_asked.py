@@ -3,6 +3,8 @@ import sample_run
 from fake_recording import FakeRecording, FakeRow
 
 from agentwrap.events import (
+    Coverage,
+    DnsQuery,
     DnsServer,
     Event,
     FileDirectory,
@@ -13,7 +15,9 @@ from agentwrap.events import (
     FileState,
     NetBind,
     NetConnect,
+    NetDecision,
     NetListen,
+    NetRefused,
     NetSend,
     ProcessExec,
     ProcessStart,
@@ -95,6 +99,32 @@ def test_datagrams() -> None:
         NetConnect(at_ns=1, family="inet", transport="udp", host=b"192.0.2.1", port=0),
         NetSend(at_ns=1, family="inet", transport="udp", host=b"192.0.2.1", port=9),
     ) == [told, Connect("192.0.2.1", 9, transport="udp", nameless=True)]
+
+
+def test_behind_a_gateway_its_rows_tell_the_names_and_the_calls_say_no_more() -> None:
+    assert questions(
+        Coverage(at_ns=0, what="connect", tier="wall", mechanism="gateway"),
+        DnsServer(at_ns=1, host=b"9.9.9.9"),
+        DnsQuery(at_ns=1, name=b"api.example", qtype="A", decision="allow", by="wall"),
+        DnsQuery(at_ns=1, name=b"evil.example", qtype="A", decision="deny", by="wall"),
+        DnsQuery(at_ns=1, name=b"seen.example", qtype="A", decision="would-deny", by="wall"),
+        tcp(b"192.0.2.1", 443),
+        NetDecision(at_ns=1, host=b"api.example", port=443, address=b"192.0.2.1", decision="allow", by="wall"),
+        NetDecision(at_ns=1, host=b"192.0.2.9", port=22, address=b"192.0.2.9", decision="would-deny", by="guard"),
+        NetDecision(at_ns=1, host=b"192.0.2.9", port=23, decision="deny", by="wall"),
+        NetRefused(at_ns=1, host=b"192.0.2.9", port=443, decision="deny", by="wall"),
+        NetDecision(at_ns=1, host=b"127.0.0.1", port=80, decision="allow", by="wall", rule=b"--publish"),
+        NetDecision(at_ns=1, host=b"(others)", port=0, decision="allow", by="wall", count=9),
+        NetListen(at_ns=1, family="inet", transport="tcp", host=b"127.0.0.1", port=3000),
+        tcp(b"127.0.0.1", 3000),
+        tcp(b"127.0.0.1", 3001),
+        NetConnect(at_ns=1, family="unix", transport="stream", path=b"/run/docker.sock"),
+    ) == [
+        Lookup("api.example"), Lookup("seen.example"),
+        Connect("api.example", 443, address="192.0.2.1"), Connect("192.0.2.9", 22),
+        "more connections were made than could be told apart",
+        Connect("127.0.0.1", 3000, inner=True, nameless=True), Unix("/run/docker.sock"),
+    ]  # fmt: skip
 
 
 def test_other_families_and_the_cache_of_names() -> None:

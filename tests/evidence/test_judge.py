@@ -1,4 +1,5 @@
 import sample_run
+import sample_wall
 from fake_recording import FakeRecording
 from policy_texts import PLACES, network, policy
 
@@ -41,6 +42,19 @@ def test_an_address_that_could_be_an_allowed_name_is_neither_clean_nor_violated(
     assert check(recording, (), judged=judged).status == 1
 
 
+def test_behind_a_gateway_a_policy_of_names_is_judged_by_name() -> None:
+    recording = FakeRecording(sample_wall.events(), meta={"cwd": "/srv"})
+    allowed = network("api.example.com:443")
+    clean = judge(recording, allowed)
+    assert (clean.violated, clean.cannot_tell) == (0, [])
+    report = check(recording, parse_requirements("connect:wall,dns"), judged=clean)
+    assert (report.word, report.status) == ("covered", 0)
+    assert judge(recording, network("other.example:443")).violated == 2
+    assert [one.what for one in judge(recording, network(default="allow", deny=("203.0.113.0/24",))).violations] == [
+        "connect api.example.com:443"
+    ]
+
+
 def test_the_three_values_with_a_policy() -> None:
     recording = FakeRecording(RUN)
     clean = judge(recording, policy("", mode="observe"))
@@ -54,6 +68,15 @@ def test_the_three_values_with_a_policy() -> None:
     assert document["violated"] == refused.violated > 0
     assert {"seq", "what", "who", "rule", "why", "change", "count"} == set(document["violations"][0])
     assert "policy" not in check(recording, covered).document()
+
+
+def test_a_suggestion_from_a_run_behind_a_wall_names_hosts_and_judges_it_clean() -> None:
+    recording = FakeRecording(sample_wall.events(), meta={"cwd": "/srv"})
+    places = places_of(recording)
+    text = suggest((one for one in asked(recording) if isinstance(one, Asked)), places, name="s")
+    assert '"api.example.com:443",  # agent' in text
+    judged = judge(recording, load(text.encode(), "s.toml", places, {}))
+    assert (judged.violations, judged.cannot_tell) == ([], [])
 
 
 def test_a_suggestion_from_a_run_judges_that_run_clean() -> None:

@@ -95,6 +95,26 @@ def test_names_are_allowed_with_the_only_port_that_was_used() -> None:
     assert of(text, "network", "allow") == ["a.example"]
 
 
+def test_behind_a_gateway_names_are_allowed_with_their_ports() -> None:
+    acts = [
+        Asked(Lookup("api.example"), 1, "node"),
+        Asked(Connect("api.example", 443, address="192.0.2.1"), 2, "node"),
+        Asked(Connect("api.example", 8443, address="192.0.2.1"), 3, "node"),
+        Asked(Lookup("only.looked.up.example"), 4, "getent"),
+        Asked(Connect("192.0.2.9", 22), 5, "ssh"),
+        Asked(Lookup("db.example"), 6, "psql"),
+        Asked(Connect("db.example", 5432, address="10.0.0.1"), 7, "psql"),
+    ]
+    text = made(acts)
+    expected = [
+        "10.0.0.1:5432", "192.0.2.9:22", "api.example:443", "api.example:8443", "db.example:5432",
+        "only.looked.up.example:443",
+    ]  # fmt: skip
+    assert of(text, "network", "allow") == expected
+    assert "not known" not in text
+    assert denied(text, acts) == []
+
+
 def test_without_names_addresses_are_allowed() -> None:
     acts = [
         Asked(Connect("192.0.2.1", 443, nameless=True), 1, "curl"),
@@ -187,16 +207,29 @@ NUMERIC = [
     "169.254.169.254",
     "::ffff:10.1.1.1",
 ]
-QUESTIONS: st.SearchStrategy[Question] = st.one_of(
+COMMON: list[st.SearchStrategy[Question]] = [
     st.builds(Write, PATHS, st.booleans(), st.booleans()),
     st.builds(Exec, PATHS),
     st.builds(Lookup, st.sampled_from(["a.example", "B.example.", "c.a.example", "localhost", "metadata"])),
-    st.builds(
-        Connect, st.sampled_from(NUMERIC), st.sampled_from([80, 443, 5432]), inner=st.booleans(), nameless=st.just(True)
-    ),
     st.builds(Unix, st.sampled_from(["/run/docker.sock", "/var/run/dbus/x", "/w/own", "@x", "@y"]), st.booleans()),
+]
+NAMELESS = st.builds(
+    Connect, st.sampled_from(NUMERIC), st.sampled_from([80, 443, 5432]), inner=st.booleans(), nameless=st.just(True)
 )
-ACTS = st.lists(st.builds(Asked, QUESTIONS, st.just(1), st.sampled_from(["bash", "python3", ""]), CLASSES), max_size=12)
+NAMED = st.builds(
+    Connect,
+    st.sampled_from(["a.example", "B.example.", "c.a.example", "localhost", "metadata", "192.0.2.7", "[::1]"]),
+    st.sampled_from([80, 443]),
+    address=st.sampled_from(["", "192.0.2.7", "10.0.0.1", "127.0.0.1", "::1", "169.254.169.254", "fd00::1"]),
+)
+
+
+def acts_of(connects: st.SearchStrategy[Connect]) -> st.SearchStrategy[list[Asked]]:
+    who = st.sampled_from(["bash", "python3", ""])
+    return st.lists(st.builds(Asked, st.one_of(*COMMON, connects), st.just(1), who, CLASSES), max_size=12)
+
+
+ACTS = st.one_of(acts_of(NAMELESS), acts_of(NAMED))  # a gateway was there, or it was not
 ALL_PLACES = st.sampled_from(
     [PLACES, Places("/tmp/w", "/home/u"), Places("/home/u", "/home/u", "/home/u/tmp"), Places("/", "/")]
 )

@@ -1,0 +1,43 @@
+"""Denials: the same thing of the same process once, with its count, its rule and the way to allow it."""
+
+import sample_wall
+from fake_recording import FakeRecording, FakeRow
+
+from agentwrap.views import denials
+from agentwrap.views.context import Context
+from agentwrap.views.styled import plain
+
+RECORDING = FakeRecording(sample_wall.events(), meta={"cwd": "/srv"})
+
+
+def lines(limit: int | None = None) -> list[str]:
+    found = denials.collect(RECORDING.rows())
+    return [plain(one).rstrip() for one in denials.denial_lines(found, Context(RECORDING), limit)]
+
+
+def test_each_denial_is_told_once_with_what_a_human_needs() -> None:
+    told = lines()
+    assert told[:4] == [
+        "  0.005 deny  lookup telemetry.example  4 times  (wall)",
+        "        who     node(42)",
+        "        rule    network.default `deny` (ci.toml:6): no rule allows it",
+        "        change  add `telemetry.example:443` to network.allow of ci.toml",
+    ]
+    assert "  0.009 deny  write /srv/.git/hooks/pre-commit  (guard)" in told
+    assert "        told    stop openat EACCES" in told
+    assert "  0.009 would-deny  unix /run/docker.sock  (witness)" in told
+    assert sum(" deny  " in one or " would-deny  " in one for one in told) == 5
+
+
+def test_a_limit_is_said() -> None:
+    assert lines(1)[-1] == "stopped after 1 denial (`-n`); there are more"
+
+
+def test_of_more_kinds_than_are_kept_the_number_is_told() -> None:
+    def row(n: int) -> FakeRow:
+        return FakeRow(n, 0, "net.decision", subject=f"h{n}:443", verdict="deny", data={"count": 2})
+
+    found = denials.collect(row(n) for n in range(denials.MOST_KINDS + 3))
+    assert (len(found.kinds), found.beyond) == (denials.MOST_KINDS, 6)
+    last = list(denials.denial_lines(found, Context(RECORDING)))[-1]
+    assert plain(last) == "and 6 more denials, of other kinds"
