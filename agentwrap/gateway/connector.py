@@ -144,6 +144,7 @@ def _become(
 ) -> NoReturn:
     step = ["fork"]
     try:
+        attendant.be_called("aw-connector")
         attendant.die_with(parent)
         attendant.ignore_terminal_signals()
         held = _set_up(plan, channel, step)

@@ -40,6 +40,7 @@ def _become(
 ) -> NoReturn:
     status = 0
     try:
+        attendant.be_called("aw-gateway")
         attendant.die_with(parent)
         attendant.hide_memory()
         attendant.ignore_terminal_signals()

@@ -4,7 +4,7 @@ import ctypes
 import os
 import signal
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME = 1, 4, 15
 _KEPT = frozenset(
     {
         *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT),
@@ -23,6 +23,11 @@ def die_with(parent: int) -> None:
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(125)
+
+
+def be_called(name: str) -> None:
+    """The process's name in `ps` and `top` (prctl(2), PR_SET_NAME: 15 bytes)."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
 
 
 def survive_parent() -> None:

@@ -520,6 +520,7 @@ def _no_new_privs(pid: int) -> bool:
 
 def main(channel: socket.socket, plan: ChildPlan, settings: TracerSettings, parent: int) -> NoReturn:
     """The forked tracer's whole life. Never returns; exit status 0 when the tree ended and all was sent."""
+    attendant.be_called("aw-tracer")
     attendant.die_with(parent)
     attendant.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     attendant.hide_memory()
