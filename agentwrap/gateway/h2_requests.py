@@ -11,9 +11,7 @@ import hpack
 from agentwrap.gateway.first_flight import H2_PREFACE
 from agentwrap.gateway.http_head import HEAD_MAX, Forward, HttpError, Item, Request, State, authority
 
-TABLE_MAX = (
-    0x10000  # bytes of a client's compression table; a server has to offer more than the 4,096 of RFC 9113, 6.5.2
-)
+TABLE_MAX = 0x10000  # bytes of a client's compression table: 4,096, more if its server says so (RFC 9113, 6.5.2)
 
 _DATA, _HEADERS, _CONTINUATION = 0, 1, 9
 _END_HEADERS, _PADDED, _PRIORITY = 0x4, 0x8, 0x20
