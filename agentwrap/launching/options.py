@@ -16,6 +16,7 @@ class RunOptions:
     """What the user asked of a run. `environment` is the agent's, complete; `cwd` None: ours.
 
     `layers`: the policies, from flags to system. `publish`: (port of this machine, port of the agent's network).
+    `ask_waits`: somebody answers questions from elsewhere, also where the run has no terminal.
     """
 
     command: tuple[bytes, ...]
@@ -44,6 +45,7 @@ class RunOptions:
     tier: Literal["auto", "wall", "guard"] = "auto"
     publish: tuple[tuple[int, int], ...] = ()
     ask_timeout_s: float = 300.0
+    ask_waits: bool = False
     fail_on_deny: bool = False
     host_facts: Mapping[str, str] = field(default_factory=dict)
 

@@ -21,7 +21,9 @@ from agentwrap.session.endings import clock_jump, die_of, end_orphans, tracer_lo
 from agentwrap.session.following import WATCHED_SIGNALS, Following, fork_tracer, working_directory
 
 if TYPE_CHECKING:
+    from agentwrap.approvals.desk import Desk
     from agentwrap.events import Coverage, Gap, Item
+    from agentwrap.gateway.started import StartedGateway
     from agentwrap.session.surroundings import Surroundings
     from agentwrap.tracing import wire
 
@@ -32,10 +34,14 @@ _SI_KERNEL = 0x80  # siginfo: sent by the terminal driver, which also sent it to
 
 
 class Session:
-    """One run, from options to a closed recording. Use once: `prepare`, then `run`."""
+    """One run, from options to a closed recording. Use once: `prepare`, then `run`.
 
-    def __init__(self, options: RunOptions) -> None:
+    `say`: one line to the human at the terminal, when something waits for one.
+    """
+
+    def __init__(self, options: RunOptions, say: Callable[[str], None] = lambda _line: None) -> None:
         self.options = options
+        self._say = say
         self.outcome = Outcome()
         self._start_ns = time.monotonic_ns()
         self._started_unix_ns = time.time_ns()
@@ -47,6 +53,8 @@ class Session:
         self._over = False
         self._made_file = False
         self._around: Surroundings
+        self._attended = False
+        self._desk: Desk | None = None
 
     def _now(self) -> int:
         return time.monotonic_ns() - self._start_ns
@@ -90,9 +98,10 @@ class Session:
 
     def _surround(self) -> "Surroundings":
         """Namespaces, gateway and what else the policy asks for."""
-        from agentwrap.session import surroundings
+        from agentwrap.session import asking, surroundings
 
-        around = surroundings.surround(self.options, self._now, attended=False)
+        self._attended = asking.attended(self.options)
+        around = surroundings.surround(self.options, self._now, attended=self._attended)
         self.outcome.tier = around.tier
         return around
 
@@ -211,7 +220,22 @@ class Session:
                 "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
             )
         if self._around.gateway is not None:
-            self._around.gateway.attend(self._pump.put, self._pump.flush, self._now)
+            self._around.gateway.attend(self._hearing(self._around.gateway), self._pump.flush, self._now)
+
+    def _hearing(self, gateway: "StartedGateway") -> "Callable[[list[Item]], None]":
+        """What the gateway's events go to: the recorder, and, where it asks a human, the desk."""
+        from agentwrap.session import asking
+
+        if not self._attended:
+            return self._pump.put
+        pump = self._pump
+        desk = self._desk = asking.open_desk(self.options, self._tracer_pid, pump, gateway, self._now, self._say)
+
+        def hear(items: "list[Item]") -> None:
+            pump.put(items)
+            desk.hear(items)
+
+        return hear
 
     def _guard_stands(self, told: "wire.Standing") -> None:
         """Raises AgentwrapError where neither a namespace nor a listener of our own is to be had: nothing enforces."""
@@ -269,6 +293,8 @@ class Session:
         except OSError:
             pass  # it ended by itself
         self._around.abandon()
+        if self._desk is not None:
+            self._desk.close()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED_SIGNALS)
         if self._made_file:
             for suffix in ("", "-wal", "-shm"):
@@ -398,7 +424,10 @@ class Session:
 
         os.waitpid(self._tracer_pid, 0)
         status, outcome = self.outcome.status, self.outcome
-        outcome.failure = outcome.failure or self._around.close()
+        lost = self._around.close()
+        outcome.failure = outcome.failure or lost
+        if self._desk is not None:
+            self._desk.close()
         killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else 0
         reason: Literal["timeout", "lost", "signal", "exit"] = "signal" if killed_by else "exit"
         if outcome.timed_out or status is None:

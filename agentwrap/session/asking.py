@@ -1,0 +1,53 @@
+"""Asking a human during a run: whether there is one, and the desk between gateway, recorder and terminal."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from agentwrap.launching.options import RunOptions
+from agentwrap.session.following import working_directory
+
+if TYPE_CHECKING:
+    from agentwrap.approvals.desk import Desk
+    from agentwrap.events import Item
+    from agentwrap.gateway.started import StartedGateway
+    from agentwrap.recording.pump import RecorderPump
+
+Say = Callable[[str], None]
+
+
+def attended(options: RunOptions) -> bool:
+    """Whether the policy wants a human to be asked, and there may be one."""
+    from agentwrap.policy.layers import mode_of
+
+    if not options.layers or mode_of(options.layers) != "ask":
+        return False
+    from agentwrap.approvals import desk
+
+    return not desk.nobody_to_ask(waits_anyway=options.ask_waits)
+
+
+def open_desk(
+    options: RunOptions,
+    tracer_pid: int,
+    pump: "RecorderPump",
+    gateway: "StartedGateway",
+    now: Callable[[], int],
+    say: Say,
+) -> "Desk":
+    """The desk of a run, after its last fork."""
+    from agentwrap.approvals import desk
+    from agentwrap.recording.places import state_dir
+
+    def record(items: "list[Item]") -> None:
+        pump.put(items)
+        if not pump.flush():
+            raise OSError(pump.failure or "the recording cannot be written")
+
+    facts = desk.facts_of(
+        options.run_id, options.command, options.output, options.cwd or working_directory(), options.layers
+    )
+    return desk.open_desk(
+        os.environ, state_dir(os.environ), facts,
+        roots=(os.getpid(), tracer_pid), now=now, record=record, tell=gateway.tell, say=say,
+    )  # fmt: skip
