@@ -225,7 +225,7 @@ def _judged(kind: str, data: Mapping[str, Any]) -> Iterator[Question | str]:
         return
     if host == _OTHERS:
         yield "more connections were made than could be told apart"
-    elif kind == "net.refused":
+    elif kind == "net.refused" and data.get("transport", "udp") != "tcp":
         yield Connect(host, port, "udp") if data.get("transport", "udp") == "udp" else Family("raw")
     else:
         yield Connect(host, port, address="" if address == host else address)

@@ -60,6 +60,8 @@ def verb(row: Row) -> str:
         return str(data.get("act", ""))
     if row.kind == "process.denied":
         return str(data.get("what", ""))
+    if row.kind == "net.refused" and data.get("transport") == "tcp":
+        return "connect"
     return _VERBS.get(row.kind, row.kind)
 
 

@@ -24,6 +24,7 @@ LONGEST_COMMAND = 400
 _JUDGED = ("net.decision", "dns.query", "net.refused", "act.denied")
 _COUNTED = (
     *_JUDGED,
+    "coverage",
     "process.start", "process.exit", "process.denied", "file.edit", "net.connect", "net.send", "net.bind", "net.listen",
 )  # fmt: skip
 
@@ -59,10 +60,10 @@ class Tally:
             self._passed(row)
         elif kind in ("net.connect", "net.send") and data.get("family") in ("inet", "inet6"):
             _remember(self._hosts, foreign_text(data.get("host")))
-        elif kind == "net.decision":
+        elif kind == "coverage" and data.get("what") == "connect" and data.get("tier") in ("wall", "guard"):
             self._through = set() if self._through is None else self._through
-            if row.verdict != "deny":
-                _remember(self._through, foreign_text(data.get("host")))
+        elif kind == "net.decision" and row.verdict != "deny" and self._through is not None:
+            _remember(self._through, foreign_text(data.get("host")))
 
     def _passed(self, row: Row) -> None:
         """What the run made and removed again is no file changed."""

@@ -113,6 +113,7 @@ def test_behind_a_gateway_its_rows_tell_the_names_and_the_calls_say_no_more() ->
         NetDecision(at_ns=1, host=b"192.0.2.9", port=22, address=b"192.0.2.9", decision="would-deny", by="guard"),
         NetDecision(at_ns=1, host=b"192.0.2.9", port=23, decision="deny", by="wall"),
         NetRefused(at_ns=1, host=b"192.0.2.9", port=443, decision="deny", by="wall"),
+        NetRefused(at_ns=1, host=b"192.0.2.8", port=25, transport="tcp", decision="would-deny", by="wall"),
         NetDecision(at_ns=1, host=b"127.0.0.1", port=80, decision="allow", by="wall", rule=b"--publish"),
         NetDecision(at_ns=1, host=b"(others)", port=0, decision="allow", by="wall", count=9),
         NetListen(at_ns=1, family="inet", transport="tcp", host=b"127.0.0.1", port=3000),
@@ -122,6 +123,7 @@ def test_behind_a_gateway_its_rows_tell_the_names_and_the_calls_say_no_more() ->
     ) == [
         Lookup("api.example"), Lookup("seen.example"),
         Connect("api.example", 443, address="192.0.2.1"), Connect("192.0.2.9", 22),
+        Connect("192.0.2.8", 25),
         "more connections were made than could be told apart",
         Connect("127.0.0.1", 3000, inner=True, nameless=True), Unix("/run/docker.sock"),
     ]  # fmt: skip

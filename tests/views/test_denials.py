@@ -29,6 +29,11 @@ def test_each_denial_is_told_once_with_what_a_human_needs() -> None:
     assert sum(" deny  " in one or " would-deny  " in one for one in told) == 5
 
 
+def test_a_segment_that_was_refused_is_a_connection() -> None:
+    row = FakeRow(1, 0, "net.refused", verdict="deny", data={"transport": "tcp"})
+    assert (denials.verb(row), denials.verb(FakeRow(1, 0, "net.refused"))) == ("connect", "send")
+
+
 def test_a_limit_is_said() -> None:
     assert lines(1)[-1] == "stopped after 1 denial (`-n`); there are more"
 
