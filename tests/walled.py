@@ -1,6 +1,7 @@
 """A namespace with the filter in place and somebody who listens as the gateway does."""
 
 import errno
+import select
 import socket
 import time
 from dataclasses import dataclass, field
@@ -73,7 +74,8 @@ class Wall:
     def know(self, *addresses: str) -> None:
         rules.add_known(self.nft, [ip_address(one) for one in addresses])
 
-    def connect(self, host: str, port: int, source: str | None = None) -> Tried:
+    def connect(self, host: str, port: int, source: str | None = None, inner: socket.socket | None = None) -> Tried:
+        """Connect and wait until somebody has it: the gateway, or `inner`, a listener of the program's own."""
         sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         if source:
             sock.bind((source, 0))
@@ -84,11 +86,11 @@ class Wall:
         except OSError as caught:
             error = errno.errorcode[caught.errno or 0]
         took_ms = (time.perf_counter() - begun) * 1000
-        try:
-            reached = None if error else self.listener.accept()[0]
-        except BlockingIOError:
-            reached = None
-        return Tried(sock, error, took_ms, reached)
+        if error:
+            return Tried(sock, error, took_ms)
+        # connect(2) may return before the listener has heard the last segment of the handshake
+        ready = select.select([self.listener] + ([inner] if inner else []), [], [], 10)[0]
+        return Tried(sock, error, took_ms, self.listener.accept()[0] if self.listener in ready else None)
 
     def send(self, host: str, port: int) -> str:
         """One datagram; the name of the errno, or empty."""
