@@ -84,6 +84,7 @@ class RequestStream:
         self._scanned = 0
         self._request: Request | None = None
         self._body: Body | None = None
+        self._expected: Request | None = None
         self._answers = Answers()
 
     @property
@@ -112,15 +113,21 @@ class RequestStream:
         request = self._request
         if self.state != "judging" or request is None:
             raise ValueError("no request waits")
-        switch = request.is_connect or bool(request.upgrade)
-        self._answers.expect(request.method, switch=switch)
+        self._expect(request)
         self.state = "body"
         return self._go_on()
 
     def observe(self, data: bytes) -> list[Item]:
         """The server's next bytes; what may go on because of them (a tunnel's, or a request). Raises as `feed`."""
+        if self.state == "judging" and self._request is not None and self._answers.all_given:
+            self._expect(self._request)  # the head was forwarded before it was accepted, and the server is quick
         self._answers.feed(data)
         return self._switch() if self.state == "switching" else []
+
+    def _expect(self, request: Request) -> None:
+        if request is not self._expected:
+            self._expected = request
+            self._answers.expect(request.method, switch=request.is_connect or bool(request.upgrade))
 
     def _switch(self) -> list[Item]:
         """On, if the server said which protocol is spoken from here."""

@@ -293,6 +293,20 @@ def test_a_websocket_after_the_server_agreed() -> None:
     ]
 
 
+def test_a_server_that_is_quicker_than_we_are() -> None:
+    stream = RequestStream()
+    stream.feed(get("a.example", "Connection: Upgrade", "Upgrade: websocket") + b"\x81\x00")
+    assert stream.observe(SWITCH) == []
+    assert stream.accept() == [Forward(b"\x81\x00")]
+    assert stream.state == "tunnel"
+    stream = RequestStream()
+    stream.feed(get("a.example"))
+    stream.observe(OK[:5])
+    stream.observe(OK[5:])
+    assert stream.accept() == []
+    assert stream.answered
+
+
 def test_a_refused_upgrade_is_no_way_to_another_host() -> None:
     stream = RequestStream()
     stream.feed(get("a.example", "Connection: Upgrade", "Upgrade: websocket") + get("b.example"))
