@@ -8,6 +8,7 @@ import click
 
 from agentwrap.cli import reading
 from agentwrap.cli.output import Output, common_options, pass_output
+from agentwrap.cli.presets import find
 from agentwrap.evidence import check
 from agentwrap.policy.coverage import default_requirements, parse_requirements
 from agentwrap.views import summary
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 )
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--require", metavar="LIST", help="What has to be covered: `exec,file-write`, `connect:wall|guard`.")
-@click.option("--policy", "policy_file", metavar="FILE", help="Judge every act in the recording by this policy.")
+@click.option(
+    "--policy", "policy_file", metavar="FILE|PRESET", help="Judge every act in the recording by this policy."
+)
 @click.option(
     "--config", "given", multiple=True, metavar="NAME=HOST", help="What `config:pip` or `config:npm` stands for."
 )
@@ -48,14 +51,15 @@ def command(
     verify`.
 
     With --policy, connections, lookups, changes of files, programs and reads are judged as that policy would have
-    judged them; nothing is undone by it. What a recording cannot tell (the name behind an address) is told as such.
+    judged them; nothing is undone by it. A recording that was made through the gateway is judged by name; what another
+    one cannot tell (the name behind an address) is told as such.
     """
     requirements = default_requirements() if require is None else parse_requirements(require)
     path = Path(file) if file is not None else reading.latest()
     with reading.open_recording(path) as source:
         judged = None
         if policy_file is not None:
-            policy, judged = _judged(output, source, Path(policy_file), given)
+            policy, judged = _judged(output, source, find(policy_file), given)
             if require is None:
                 requirements = _required(policy)
         report = check.check(source, requirements, fail_on_deny=fail_on_deny, judged=judged)

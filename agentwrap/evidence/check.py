@@ -20,8 +20,11 @@ UNSEEN_END = {
 _SHOWN_DENIALS = 20
 _DENIABLE = (
     "process.denied", "process.exec", "file.edit", "file.rename", "file.read", "net.connect", "net.bind", "net.listen",
-    "net.send", "dns.server",
+    "net.send", "dns.server", "net.decision", "dns.query", "net.refused", "act.denied",
 )  # fmt: skip
+
+
+_REPEATED = ("net.decision", "dns.query", "net.refused", "act.denied")
 
 
 class Row(Protocol):
@@ -52,12 +55,14 @@ class Recording(Protocol):
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """Something that was refused."""
+    """Something that was refused. `rule`: foreign text; `count`: how often, where repeats are told in one row."""
 
     seq: int
     kind: str
     subject: str
     why: str
+    rule: str = ""
+    count: int = 1
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -119,6 +124,15 @@ def hole_of(row: Row) -> Hole:
     return Hole(str(data.get("what", "")), str(data.get("cause", "")), str(data.get("could_hide", "")), detail, row.seq)
 
 
+def denial_of(row: Row) -> Denial:
+    """A row that refuses something as a value."""
+    data: Mapping[str, Any] = row.data
+    rule = data.get("rule", "")
+    count = data.get("count", 1) if row.kind in _REPEATED else 1
+    return Denial(row.seq, row.kind, row.subject, str(data.get("why", "")), rule if isinstance(rule, str) else "",
+                  count if isinstance(count, int) else 1)  # fmt: skip
+
+
 def check(
     recording: Recording,
     requirements: Sequence[Requirement],
@@ -134,9 +148,10 @@ def check(
     shown: list[Denial] = []
     for row in recording.rows(kinds=_DENIABLE):
         if row.verdict == "deny":
-            denials += 1
+            one = denial_of(row)
+            denials += one.count
             if len(shown) < _SHOWN_DENIALS:
-                shown.append(Denial(row.seq, row.kind, row.subject, str(row.data.get("why", ""))))
+                shown.append(one)
     word, status = "covered", 0
     if (fail_on_deny and denials) or (judged is not None and judged.violated):
         word, status = "violated", EXIT_FINDING

@@ -80,10 +80,12 @@ def report_lines(report: Report) -> Iterator[Line]:
     if elsewhere:
         yield line((f"  {text.count(elsewhere, 'gap')} in what was not asked about (`agentwrap show --gaps`)", "dim"))
     for denial in report.shown_denials:
-        why = f"  {denial.why}" if denial.why else ""
-        yield line(("  deny        ", "deny"), (f"{text.escape(denial.kind)}  {text.escape(denial.subject)}{why}", ""))
-    if report.denials > len(report.shown_denials):
-        yield line((f"  and {text.count(report.denials - len(report.shown_denials), 'more denial')}", "deny"))
+        told = [denial.kind, denial.subject, *([f"{denial.count:,} times"] if denial.count > 1 else [])]
+        told += [denial.rule, denial.why]
+        yield line(("  deny        ", "deny"), ("  ".join(text.escape(part) for part in told if part), ""))
+    left = report.denials - sum(one.count for one in report.shown_denials)
+    if left:
+        yield line((f"  and {text.count(left, 'more denial')} (`agentwrap show --denied`)", "deny"))
     if report.judged is not None:
         yield from judged_lines(report.judged)
     yield line()

@@ -1,4 +1,5 @@
 import sample_run
+import sample_wall
 from fake_recording import FakeRecording
 
 from agentwrap.events import Event, ProcessDenied
@@ -37,3 +38,11 @@ def test_only_some_denials_are_listed_and_all_are_counted() -> None:
     assert report.denials == 50
     assert len(report.shown_denials) == 20
     assert report.document()["denials"] == 50
+
+
+def test_denials_of_the_gateway_count_as_often_as_they_were() -> None:
+    report = check(FakeRecording(sample_wall.events()), (), fail_on_deny=True)
+    assert (report.word, report.denials) == ("violated", 7)
+    one = report.shown_denials[1]
+    assert (one.kind, one.subject, one.count) == ("dns.query", "telemetry.example", 3)
+    assert one.rule == "network.default `deny` (ci.toml:6)"
