@@ -171,7 +171,7 @@ def plan(
     """What the kernel can hold of a policy in a tier.
 
     `wall`: a mount namespace of ours above the agent's. `guard`: Landlock of version `landlock_abi` (0: none), with
-    `restricts_network` no TCP connection by the agent itself. `none`: nothing but the stop. In mode `observe`: nothing.
+    `restricts_network` no TCP connection by the agent itself. `none`: signals, and else the stop alone. In mode `observe`: nothing.
     """
     mode = mode_of(layers)
     survey = Survey(layers, disk)
@@ -188,9 +188,10 @@ def plan(
         opened = None
     if tier == "wall":
         base = _with_mounts(base, survey, opened, nobodys, uid)
+    if tier in ("wall", "none"):
         domain = LandlockPlan(scoped=SCOPE_SIGNAL if landlock_abi >= 6 else 0)
         return msgspec.structs.replace(base, landlock=domain, left=(*survey.left, *_never_held(opened)))
-    if tier == "guard" and landlock_abi:
+    if landlock_abi:
         base = _with_landlock(base, survey, opened, nobodys, landlock_abi, restricts_network)
     return msgspec.structs.replace(base, left=(*survey.left, *_never_held(opened)))
 

@@ -102,9 +102,9 @@ def _child_plan(following: Following, ignored: frozenset[int], blocked: frozense
 
     options, around, enforcement = following.options, following.around, following.around.plan
     guard = around.tier == "guard"
-    reads = options.reads or bool(enforcement and enforcement.reads)
-    abis = watched.abis(reads=reads, exec_calls=bool(enforcement and enforcement.execs), guard=guard)
-    alone = watched.abis(reads=reads, exec_calls=True, guard=guard)
+    judged = watched.judged_by(enforcement, guard=guard)
+    abis = watched.abis(reads=options.reads, guard=guard, judged=judged)
+    alone = watched.abis(reads=options.reads, exec_calls=True, guard=guard, judged=judged)
     return ChildPlan(
         path=following.path,
         argv=options.command,
@@ -149,4 +149,6 @@ def _settings(following: Following) -> "TracerSettings":
         callers=gateway.callers if gateway is not None else None,
         guard=(ports.tcp, ports.dns) if ports is not None else None,
         landlock=bool(around.plan and around.plan.landlock.handled_ports),
+        layers=options.layers,
+        plan=around.plan,
     )

@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from agentwrap.events import CoverageKind, DnsServer, NetBind, NetConnect, NetListen, NetSend, Sink, Transport
 from agentwrap.tracing.announcer import Announcer
@@ -10,11 +11,13 @@ from agentwrap.tracing.blindspots import BlindSpots
 from agentwrap.tracing.files.settings import Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.gaps import gap_of
-from agentwrap.tracing.judged_sockets import SocketQuestions
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import addresses
 from agentwrap.tracing.syscalls.addresses import DNS_PORT, SOCKADDR_MAX, Address
 from agentwrap.tracing.tracee import AT_FDCWD, Memory, locate, signed
+
+if TYPE_CHECKING:
+    from agentwrap.tracing.judged_sockets import SocketQuestions
 
 Arguments = tuple[int, ...]
 _QUERY_BYTES = 512
@@ -61,7 +64,7 @@ class NetworkCalls:
         now: Callable[[], int],
         blind: BlindSpots,
         announce: Announcer | None = None,
-        questions: SocketQuestions | None = None,
+        questions: "SocketQuestions | None" = None,
     ) -> None:
         self._memory = memory
         self._files = files

@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from agentwrap.events import DeniedWhat, ProcessDenied, ProcessIsolation, ProcessReach, Sink
-from agentwrap.tracing.judging import StopJudge
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls.watched import CLONE_UNTRACED
 from agentwrap.tracing.tracee import Memory, signed
+
+if TYPE_CHECKING:
+    from agentwrap.tracing.judging import StopJudge
 
 Arguments = tuple[int, ...]
 _EPERM, _ENOSYS = 1, 38
@@ -57,7 +60,7 @@ class ProcessCalls:
         *,
         traced: bool,
         notifying: bool,
-        judge: StopJudge | None = None,
+        judge: "StopJudge | None" = None,
     ) -> None:
         self._memory = memory
         self._judge = judge

@@ -3,7 +3,6 @@
 Knows flags of calls; what a name means and whether it is refused is `judged_files`' business.
 """
 
-import errno
 import struct
 from collections.abc import Callable
 
@@ -12,17 +11,19 @@ from agentwrap.tracing.files.places import follow
 from agentwrap.tracing.files.settings import Place
 from agentwrap.tracing.judged_files import FileQuestions
 from agentwrap.tracing.processes import Process
-from agentwrap.tracing.tracee import AT_FDCWD, Memory, descriptor_meant, locate, locate_descriptor, refused, signed
+from agentwrap.tracing.tracee import (
+    AT_FDCWD,
+    FAILS_BY_ITSELF,
+    Memory,
+    descriptor_meant,
+    locate,
+    locate_descriptor,
+    refused,
+    signed,
+)
 
 _AT_EMPTY_PATH, _AT_REMOVEDIR, _AT_SYMLINK_FOLLOW, _AT_SYMLINK_NOFOLLOW = 0x1000, 0x200, 0x400, 0x100
 _O_CREAT_FLAGS = 0o1 | 0o100 | 0o1000  # creat(2)
-# For the program, whatever a policy says: no such name, a bad pointer, a task that died.
-FAILS_BY_ITSELF = frozenset(
-    (
-        *(None, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL),
-        *(errno.EFAULT, errno.EIO, errno.ESRCH, errno.EBADF),
-    )
-)
 _HERE, _AT = At(None, 0), At(0, 1)
 
 

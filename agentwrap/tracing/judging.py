@@ -54,6 +54,11 @@ class StopJudge:
         self._repeats = Repeats(sink)
         self._answers: dict[Question, Answer] = {}
 
+    @property
+    def waiting(self) -> bool:
+        """Whether counts of repeats wait to be told."""
+        return self._repeats.waiting
+
     def settle(self) -> None:
         """Tell repeats that have waited long enough. From any thread."""
         with self._lock:

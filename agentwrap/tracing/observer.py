@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from agentwrap.events import CoverageKind, Sink
 from agentwrap.launching.seccomp import ARCH_X86_64
@@ -13,13 +14,12 @@ from agentwrap.tracing.calls_network import NetworkCalls
 from agentwrap.tracing.calls_process import ProcessCalls
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.gaps import gap_of
-from agentwrap.tracing.judged_calls import FAILS_BY_ITSELF, JudgedCalls
-from agentwrap.tracing.judged_files import FileQuestions
-from agentwrap.tracing.judged_sockets import SocketQuestions
-from agentwrap.tracing.judging import StopJudge
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import watched
-from agentwrap.tracing.tracee import Memory, refused
+from agentwrap.tracing.tracee import FAILS_BY_ITSELF, Memory, refused
+
+if TYPE_CHECKING:
+    from agentwrap.tracing.judging import StopJudge
 
 Arguments = tuple[int, ...]
 
@@ -38,7 +38,7 @@ class Observer:
         traced: bool,
         notifying: bool,
         announce: Announcer | None = None,
-        judge: StopJudge | None = None,
+        judge: "StopJudge | None" = None,
     ) -> None:
         self._sink = sink
         self._now = now
@@ -48,6 +48,10 @@ class Observer:
         process_calls = ProcessCalls(memory, sink, now, traced=traced, notifying=notifying, judge=judge)
         file_handlers, sockets = file_calls.handlers, None
         if judge is not None:
+            from agentwrap.tracing.judged_calls import JudgedCalls
+            from agentwrap.tracing.judged_files import FileQuestions
+            from agentwrap.tracing.judged_sockets import SocketQuestions
+
             questions = FileQuestions(judge)
             sockets = SocketQuestions(judge, questions)
             judged = JudgedCalls(file_calls, questions, memory, execs=judge.plan.execs)

@@ -50,6 +50,11 @@ class Repeats:
         self._waiting[key] = row
         return False
 
+    @property
+    def waiting(self) -> bool:
+        """Whether repeats wait to be told."""
+        return bool(self._waiting)
+
     def settle(self, now_ns: int, *, everything: bool = False) -> None:
         """Tell repeats that have waited for `WINDOW_NS`, or all of them."""
         for key, row in list(self._waiting.items()):

@@ -21,6 +21,15 @@ _O_PATH = os.O_PATH | os.O_CLOEXEC
 _DESCRIPTOR = re.compile(rb"/proc/(\d+)/(?:task/\d+/)?fd/(\d+)")
 
 
+# For the program, whatever a policy says: no such name, a bad pointer, a task that died.
+FAILS_BY_ITSELF = frozenset(
+    (
+        *(None, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL),
+        *(errno.EFAULT, errno.EIO, errno.ESRCH, errno.EBADF),
+    )
+)
+
+
 def refused(error: OSError) -> bool:
     """The kernel would not let us look (not dumpable, other user), rather than: there is nothing to look at."""
     return error.errno in (errno.EPERM, errno.EACCES)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NoReturn
 from agentwrap.events import CoverageKind, Gap
 from agentwrap.launching import attendant, child
 from agentwrap.launching.child import ChildPlan, Launched
-from agentwrap.launching.seccomp import ARCH_X86_64
+from agentwrap.launching.seccomp import ARCH_X86_64, Rule
 from agentwrap.tracing import noise, notify, ptrace
 from agentwrap.tracing.announcer import Announcer
 from agentwrap.tracing.files.settings import FileSettings, Who
@@ -43,7 +43,10 @@ from agentwrap.tracing.tracee import Memory, own_view, sees_other_files
 from agentwrap.tracing.wire import AllEnded, Failed, MainEnded, Sender, Standing, Stopped
 
 if TYPE_CHECKING:
+    from agentwrap.launching.enforcement import EnforcementPlan
+    from agentwrap.policy.layers import Layer
     from agentwrap.tracing.guard import Guard
+    from agentwrap.tracing.judging import StopJudge
 
 # With the recorder's own 20 ms these keep what a kill -9 can lose under 50 ms.
 _FLUSH_DELAY_S = 0.005
@@ -69,6 +72,7 @@ class TracerSettings:
 
     `callers`: where the gateway is told who connects; None: there is none. `guard`: the gateway's TCP and DNS ports on
     loopback where connections are made here, by the tracer. `landlock`: the tree's own TCP connections are refused.
+    `layers`, `plan`: the policy that calls are judged by, and what the kernel holds of it.
     """
 
     start_ns: int
@@ -83,6 +87,8 @@ class TracerSettings:
     callers: socket.socket | None = None
     guard: tuple[int, int] | None = None
     landlock: bool = False
+    layers: "tuple[Layer, ...]" = ()
+    plan: "EnforcementPlan | None" = None
 
 
 def _take_all_descriptors() -> None:
@@ -117,6 +123,7 @@ class Tracer:
         self._loop: PtraceLoop | None = None
         self._found: FoundTree | None = None
         self._guard: Guard | None = None
+        self._judge: StopJudge | None = None
         self._view = own_view()
 
     def _now(self) -> int:
@@ -158,6 +165,7 @@ class Tracer:
 
     def _follow(self, launched: Launched, listener: notify.Listener | None) -> None:
         os.chdir(OWN_DIRECTORY)
+        self._judge = self._make_judge()
         observer = Observer(
             self._memory,
             self._files,
@@ -167,6 +175,7 @@ class Tracer:
             traced=launched.traced,
             notifying=listener is not None,
             announce=self._announcer(),
+            judge=self._judge,
         )
         if listener is not None:
             self._guard = self._make_guard(listener)
@@ -186,7 +195,7 @@ class Tracer:
                 self._main_ended,
                 self._main_stopped,
                 self._fault,
-                watched.by_call(reads=self._settings.files.reads) if launched.mode == child.MODE_EVERY_CALL else None,
+                self._rules() if launched.mode == child.MODE_EVERY_CALL else None,
                 Interrupted() if listener is not None else None,
             )
         else:
@@ -207,11 +216,32 @@ class Tracer:
             self._wait_for_children()
         self._finish(launched)
 
+    def _rules(self) -> dict[tuple[int, int], Rule]:
+        """For stopping at every call, where no filter decides."""
+        judged = watched.judged_by(self._settings.plan, guard=False)
+        return watched.by_call(reads=self._settings.files.reads, judged=judged)
+
     def _announcer(self) -> Announcer | None:
         """In the guard tier the guard itself says who calls."""
         if self._settings.callers is None or self._settings.guard is not None:
             return None
         return Announcer(self._settings.callers)
+
+    def _make_judge(self) -> "StopJudge | None":
+        layers, plan = self._settings.layers, self._settings.plan
+        if not layers or plan is None:
+            return None
+        from agentwrap.tracing.judging import StopJudge, descends
+
+        own, known = os.getpid(), self._tree.tasks
+        return StopJudge(
+            layers,
+            plan,
+            self._sender.put,
+            self._now,
+            lambda pid: pid in known or descends(pid, own),
+            self._recorded.hold,
+        )
 
     def _make_guard(self, listener: notify.Listener) -> "Guard | None":
         settings = self._settings
@@ -323,8 +353,9 @@ class Tracer:
         if not process.foreign and process.once("view"):
             process.foreign = sees_other_files(process.pid, self._view)
         name = _EXECS.get((arch, number))
-        if name is None:
-            return observer.call(process, tid, arch, number, arguments)
+        refusal = observer.call(process, tid, arch, number, arguments)
+        if name is None or refusal:
+            return refusal
         try:
             found.executing(process, tid, name, arguments, wide=arch == ARCH_X86_64)
         except OSError:
@@ -389,6 +420,8 @@ class Tracer:
         if self._found is not None:
             self._found.poll()
         self._files.sweep()
+        if self._judge is not None:
+            self._judge.settle()
         if self._guard is not None:
             self._guard.settle()
         if self._ending_since is not None:
@@ -397,7 +430,8 @@ class Tracer:
     def _patience_s(self) -> float:
         if self._files.backlog:
             return _BUSY_LOOK_S
-        if self._files.pending or self._ending_since is not None or self._guard is not None:
+        counting = self._guard is not None or (self._judge is not None and self._judge.waiting)
+        if self._files.pending or self._ending_since is not None or counting:
             return _LOOK_S
         return _FOUND_LOOK_S if self._found is not None else _IDLE_S
 
@@ -481,6 +515,8 @@ class Tracer:
     def _finish(self, launched: Launched) -> None:
         self._over.set()
         self._files.finish()
+        if self._judge is not None:
+            self._judge.finish()
         if self._guard is not None:
             self._guard.settle(everything=True)
         launched.channel.setblocking(False)

@@ -256,4 +256,5 @@ def test_without_a_tier_nothing_is_mounted_and_the_stop_has_it_all() -> None:
     found = planned(CLOSED, tier="none", landlock_abi=7)
     assert found
     assert not found.mounts
-    assert not found.landlock
+    assert not found.landlock.handled_files
+    assert not found.holdings

@@ -5,7 +5,7 @@ A call is here because it is recorded or judged, never because it might be inter
 comparing content (`tracing.files`).
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentwrap.launching.seccomp import (
     ARCH_I386,
@@ -22,6 +22,9 @@ from agentwrap.launching.seccomp import (
     Rule,
 )
 from agentwrap.tracing.syscalls.tables import i386, x86_64
+
+if TYPE_CHECKING:
+    from agentwrap.launching.enforcement import EnforcementPlan
 
 # O_WRONLY | O_RDWR | O_CREAT | O_TRUNC (fcntl.h); O_TMPFILE needs one of the first two.
 WRITING_OPEN = 0o1 | 0o2 | 0o100 | 0o1000
@@ -78,6 +81,20 @@ class Judged(NamedTuple):
 
 
 _NOTHING = Judged()
+
+
+def judged_by(plan: "EnforcementPlan | None", *, guard: bool) -> Judged:
+    """The calls that have to be reported for a plan to be judged; `guard`: sockets are made by the tracer."""
+    if plan is None:
+        return Judged()
+    return Judged(
+        reads=plan.reads,
+        execs=plan.execs,
+        families=not guard,
+        signals=bool(plan) and plan.signals,
+        reach=bool(plan),
+        terminal=bool(plan),
+    )
 
 
 def _judged_rules(judged: Judged) -> dict[str, Rule]:
