@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
 from agentwrap.policy.flags import Given
@@ -48,7 +49,7 @@ def policy_options(function: Function) -> Function:
         click.option("-p", "--publish", multiple=True, type=Published(), metavar="HOST:INNER",
                      help="Lead this machine's loopback port HOST to the command's port INNER."),
         click.option("--ask-timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-                     help="In mode `ask`: deny what nobody answered by then (default: 300); wait also without a terminal."),
+                     help="In mode `ask`: deny what nobody answered by then (300); wait without a terminal, too."),
         click.option("--fail-on-deny", is_flag=True, help="Exit 123 if the policy denied anything."),
     ]  # fmt: skip
     for option in reversed(options):
@@ -72,6 +73,9 @@ def layers_of(
     folder = Path(os.fsdecode(cwd)) if cwd is not None else Path.cwd()
     try:
         layers = gather(os.environ, agents, folder, wish)
+        if not layers and given["network"] == "gateway":
+            # A gateway without a policy judges by the one that lets everything pass.
+            layers = gather(os.environ, agents, folder, msgspec.structs.replace(wish, policy="observe"))
     except AgentwrapError as error:
         error.exit_status = EXIT_FAILED
         raise
