@@ -9,6 +9,8 @@ from agentwrap.approvals import folder, messages
 from agentwrap.approvals.messages import AskPending, Failure, Pending, Reply, Request
 from agentwrap.errors import AgentwrapError
 
+ELSEWHERE = "answer from a terminal outside of the run"
+
 
 def ask(path: Path, request: Request) -> Reply | None:
     """One request to the run at `path`; None where that run is dead.
@@ -25,7 +27,9 @@ def ask(path: Path, request: Request) -> Reply | None:
             except BrokenPipeError:
                 pass  # refused before it was read: the reply says why
             line = _line(connection)
-    except (TimeoutError, OSError) as error:
+    except PermissionError as error:
+        return Failure("not-allowed", f"the control socket is closed to it ({error.strerror}): {ELSEWHERE}")
+    except OSError as error:
         raise _silent(path, error) from error
     if not line:
         return None  # it ended while we asked

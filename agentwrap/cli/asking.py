@@ -137,7 +137,7 @@ def _failed(target: Target, answer: Answer, failure: Failure) -> AgentwrapError:
         return AgentwrapError(
             "refused", f"`{target.shown}` is answered already: {OUTCOMES[given.outcome]}",
             evidence="\n".join(filter(None, (given.waiting.question, by_whom(given), given.reason))),
-            hint="if it is tried again, it is asked again", exit_status=EXIT_FINDING,
+            hint="`agentwrap pending` lists what waits now", exit_status=EXIT_FINDING,
         )  # fmt: skip
     return AgentwrapError("busy", "the answer does not count", evidence=failure.why or failure.kind,
                           exit_status=EXIT_FINDING)  # fmt: skip

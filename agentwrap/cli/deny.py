@@ -12,7 +12,10 @@ from agentwrap.cli.output import Output, common_options, pass_output
 @common_options(json_output=True)
 @pass_output
 def command(output: Output, id: str, reason: str, approver: str | None) -> int:  # noqa: A002 - the argument's name
-    """Deny the question ID, as `agentwrap pending` lists it. If it is tried again, it is asked again."""
+    """Deny the question ID, as `agentwrap pending` lists it.
+
+    What was denied is not asked again for half a minute.
+    """
     from agentwrap.cli import asking
 
     target = asking.find(output, id)

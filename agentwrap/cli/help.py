@@ -17,7 +17,7 @@ EXIT_CODES: Rows = (
     ("run 126", "the command cannot be executed"),
     ("run 127", "the command was not found"),
     ("0", "fine"),
-    ("1", "something was found: violated, tampered, a failed check"),
+    ("1", "something was found: violated, tampered, a failed check; an answer came too late"),
     ("2", "wrong usage, or the recording cannot be read"),
     ("3", "clean, but what was required was not covered"),
     ("130", "ended by Ctrl-C"),
@@ -26,6 +26,7 @@ EXIT_CODES: Rows = (
 ENVIRONMENT: Rows = (
     ("XDG_STATE_HOME", "recordings and undo stores lie in its agentwrap/ (default ~/.local/state)"),
     ("XDG_CONFIG_HOME", "the signing key and policy.toml lie in its agentwrap/ (default ~/.config)"),
+    ("XDG_RUNTIME_DIR", "where runs that ask are found: control sockets lie in its agentwrap/"),
     ("AGENTWRAP_PAGER, PAGER", "the pager; empty or `cat` for none; LESS is set to FIRX unless it is set"),
     ("NO_COLOR", "no colour, unless --color says otherwise"),
     ("FORCE_COLOR, CLICOLOR_FORCE", "colour also where the output is no terminal"),
