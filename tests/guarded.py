@@ -1,6 +1,6 @@
 """Runs a command under the guard alone, with a small gateway of its own, and writes down what was told and asked.
 
-    python tests/guarded.py [--kept] [--limit N] --out FILE -- COMMAND...
+    python tests/guarded.py [--kept] [--limit N] [--dead] --out FILE -- COMMAND...
 
 The gateway answers by the port that the program meant: 22 speaks first, 7 echoes until the end of input and says `bye`,
 666 is forbidden (a reset, and counted), anything else answers one HTTP request with the address that was meant. It
@@ -124,11 +124,36 @@ class Gateway:
         while True:
             query, address = self.dns.recvfrom(65_536)
             self._who(address[1], "udp")
+            if len(query) < 17:
+                continue  # no question, no answer
             at = query.index(b"\0", 12) + 5
             kind = query[at - 3]
             answer = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + ANSWER.packed if kind == 1 else b""
             counts = struct.pack("!4H", 1, kind == 1, 0, 0)
             self.dns.sendto(query[:2] + b"\x81\x80" + counts + query[12:at] + answer, address)
+
+
+class Bystander:
+    """A service of the machine's own that no rule allows, by both transports on one port."""
+
+    def __init__(self) -> None:
+        self.tcp = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self.port = self.tcp.getsockname()[1]
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.udp.bind(("127.0.0.1", self.port))
+
+    def passed(self) -> int:
+        """How many connections and datagrams came."""
+        count = 0
+        for sock, take in ((self.tcp, self.tcp.accept), (self.udp, lambda: self.udp.recv(10))):
+            sock.setblocking(False)
+            while True:
+                try:
+                    take()
+                except BlockingIOError:
+                    break
+                count += 1
+        return count
 
 
 class Tree:
@@ -139,10 +164,12 @@ class Tree:
         self.processes: dict[int, Process] = {}
 
     def find(self, tid: int) -> Process:
-        pid = _field(tid, b"Tgid")
-        if pid not in self.processes:
-            self.processes[pid] = Process(pid, f"p{len(self.processes) + 1}", None)
-        return self.processes[pid]
+        found = self.processes.get(tid)
+        if found is None:
+            pid = _field(tid, b"Tgid")
+            found = self.processes.get(pid) or Process(pid, f"p{len(self.processes) + 1}", None)
+            self.processes[tid] = self.processes[pid] = found
+        return found
 
     def has(self, pid: int) -> bool:
         while pid > 1:
@@ -196,20 +223,28 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kept", action="store_true", help="as where pidfd_getfd is refused")
     parser.add_argument("--limit", type=int, default=4096)
+    parser.add_argument("--dead", action="store_true", help="the gateway is gone")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     loopback_up()
     gateway = Gateway()
-    launched = launch(_plan(options.command), lambda pid: 1, want_ptrace=False)
+    tcp_port = gateway.tcp.getsockname()[1]
+    # Of nobody in the tree, on an address of the machine's own: what is connected to it has passed the guard.
+    bystander = Bystander()
+    inherited = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    os.environ["GUARDED_INHERIT"] = str(inherited.fileno())
+    os.environ["GUARDED_BYSTANDER"] = str(bystander.port)
+    launched = launch(_plan(options.command), lambda _pid: 1, want_ptrace=False)
     listener = Listener(launched.listener)
     listener.wake_in_place()
-    gateway.start()
+    if options.dead:
+        gateway.tcp.close()
+    else:
+        gateway.start()
     tree = Tree(launched.pid)
     events: list[Any] = []
-    settings = GuardSettings(
-        gateway.tcp.getsockname()[1], gateway.dns.getsockname()[1], gateway.theirs, tree.has, six=gateway.six
-    )
+    settings = GuardSettings(tcp_port, gateway.dns.getsockname()[1], gateway.theirs, tree.has, six=gateway.six)
     taking = False if options.kept else None
     start = time.monotonic_ns()
     guard = Guard(
@@ -226,15 +261,16 @@ def main() -> int:
     calls = _answer_all(listener, guard, tree)
     _, status = os.waitpid(launched.pid, 0)
     guard.settle(everything=True)
-    time.sleep(0)
-    gateway._drain()
+    if not options.dead:
+        gateway._drain()
     record = {
         "events": [_row(event) for event in events],
         "seen": dict(gateway.seen),
         "callers": [[one.pid, one.span, one.transport, one.host, one.port] for one in gateway.callers_seen],
         "calls": calls,
+        "passed": bystander.passed(),
         "kept": len(guard._sockets._kept),
-        "taking": guard._sockets.can_take,
+        "taking": guard._sockets._taking,
     }
     options.out.write_text(json.dumps(record))
     guard.close()

@@ -22,6 +22,10 @@ class Call(NamedTuple):
     name: str
 
 
+class UnavailableError(PermissionError):
+    """No duplicate of this socket is to be had. It was told."""
+
+
 def fail(number: int) -> OSError:
     """An error with the kernel's words."""
     return OSError(number, os.strerror(number))

@@ -11,8 +11,9 @@ import socket
 from agentwrap.events import Transport
 from agentwrap.tracing.guard import raw_calls, sockaddr
 from agentwrap.tracing.guard.answers import Answers
-from agentwrap.tracing.guard.calls import ANSWERED, PASS, Arguments, Call, fail, read
+from agentwrap.tracing.guard.calls import ANSWERED, PASS, Arguments, Call, UnavailableError, fail, read
 from agentwrap.tracing.guard.listeners import LISTENING, SYN_SENT
+from agentwrap.tracing.guard.nowhere import Nowhere
 from agentwrap.tracing.guard.route import Router
 from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, AF_UNSPEC, STORAGE, Endpoint
 from agentwrap.tracing.guard.sockets import STREAM, Known, Sockets, inode_of
@@ -51,7 +52,14 @@ class Connecting:
     """connect for every kind of socket, and getpeername, which must agree with it."""
 
     def __init__(
-        self, memory: Memory, answers: Answers, sockets: Sockets, router: Router, told: Told, workers: Workers
+        self,
+        memory: Memory,
+        answers: Answers,
+        sockets: Sockets,
+        router: Router,
+        told: Told,
+        workers: Workers,
+        nowhere: Nowhere,
     ) -> None:
         self._memory = memory
         self._answers = answers
@@ -59,6 +67,7 @@ class Connecting:
         self._router = router
         self._told = told
         self._workers = workers
+        self._nowhere = nowhere
 
     def connect(self, call: Call, arguments: Arguments) -> int:
         """PASS for what is no internet socket, ANSWERED, or an errno. Raises OSError as the call would fail."""
@@ -87,7 +96,7 @@ class Connecting:
         """
         if family in (AF_UNIX, AF_NETLINK):
             return None  # an internet socket takes no such address
-        if self._sockets.can_take:
+        if self._sockets.takes(call.process.pid):
             sock = self._sockets.take(call.process.pid, call.tid, descriptor)
             if sock is not None:
                 with sock:
@@ -95,11 +104,11 @@ class Connecting:
                         return None
                     if sock.type in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
                         raw_calls.keep_to_loopback(sock)
-                        return self._sockets.add(sock, sock.type, sock.family)
-        elif family == AF_UNSPEC and is_local(call.tid, inode):
+                        return self._sockets.add(sock, sock.type, sock.family, call.process.pid)
+        elif is_local(call.tid, inode):
             return None
         self._told.unknown(call.process, call.name, f"socket:[{inode}]")
-        raise fail(errno.EPERM)
+        raise UnavailableError(errno.EPERM, os.strerror(errno.EPERM))
 
     def _stream(self, call: Call, known: Known, sock: socket.socket | None, raw: bytes) -> int:
         if known.connecting:
@@ -204,6 +213,7 @@ class Connecting:
         return errno.EISCONN
 
     def _datagram(self, call: Call, known: Known, sock: socket.socket, raw: bytes) -> int:
+        self._nowhere.leave(known)
         if sockaddr.family_of(raw) == AF_UNSPEC:
             known.peer = known.server = None
             return self._done(call, raw_calls.connect(sock.fileno(), raw))
@@ -218,15 +228,15 @@ class Connecting:
             return self._done(call, raw_calls.connect(sock.fileno(), sockaddr.encode(to, known.family)))
         if to.port == DNS_PORT:
             target = self._router.gateway(known, sock, to, self._router.settings.dns_port)
-            known.server = to
+            number = raw_calls.connect(sock.fileno(), sockaddr.encode(target, known.family))
+            if not number:
+                known.server = to
+                self._router.announce(call.process, known, sock, to, wait=True)
         else:
-            # Connecting says nothing to anybody; getaddrinfo does it to learn the source address (RFC 6724).
-            target = self._router.nowhere(known, sock, to)
-        number = raw_calls.connect(sock.fileno(), sockaddr.encode(target, known.family))
+            ip = self._router.own_address(known, sock, to, six=self._nowhere.has_six)
+            number = self._nowhere.connect(call.process, known, sock, to, ip)
         if not number:
             known.peer = to
-            if to.port == DNS_PORT:
-                self._router.announce(call.process, known, sock, to, wait=True)
         return self._done(call, number)
 
     def _tell(self, call: Call, known: Known, to: Endpoint) -> None:

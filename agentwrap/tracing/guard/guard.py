@@ -16,14 +16,15 @@ from agentwrap.events import Sink
 from agentwrap.launching.seccomp import ARCH_X86_64
 from agentwrap.tracing.guard import raw_calls, sockaddr
 from agentwrap.tracing.guard.answers import Answers
-from agentwrap.tracing.guard.calls import ANSWERED, PASS, Arguments, Call, read, write
+from agentwrap.tracing.guard.calls import ANSWERED, PASS, Arguments, Call, UnavailableError, read, write
 from agentwrap.tracing.guard.connecting import Connecting
 from agentwrap.tracing.guard.datagrams import Datagrams
 from agentwrap.tracing.guard.listeners import SYN_SENT, Owners
+from agentwrap.tracing.guard.nowhere import Nowhere
 from agentwrap.tracing.guard.receiving import Receiving
 from agentwrap.tracing.guard.route import GuardSettings, Router
 from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, STORAGE
-from agentwrap.tracing.guard.sockets import DATAGRAM, MAX_KEPT, STREAM, Known, Sockets, can_take, inode_of
+from agentwrap.tracing.guard.sockets import DATAGRAM, MAX_KEPT, STREAM, Sockets, inode_of
 from agentwrap.tracing.guard.told import Told
 from agentwrap.tracing.guard.waiting import Workers
 from agentwrap.tracing.processes import Process
@@ -31,6 +32,7 @@ from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory, refused, signed
 
 _KIND, _NON_BLOCKING, _CLOSE_ON_EXEC = 0xF, 0o4000, 0o2000000
+_MPTCP = 262
 _PROTOCOLS: dict[int, tuple[int, int]] = {STREAM: (0, socket.IPPROTO_TCP), DATAGRAM: (0, socket.IPPROTO_UDP)}
 # linux/net.h: call number of socketcall(2) to name and number of its 32-bit arguments
 _SOCKETCALLS = {1: ("socket", 3), 2: ("bind", 3), 3: ("connect", 3), 4: ("listen", 2), 7: ("getpeername", 3)}
@@ -59,11 +61,13 @@ class Guard:
         self._settings = settings
         self._told = Told(sink, now)
         self._owners = Owners(settings.in_tree)
-        self._sockets = Sockets(self._owners, can_take=bool(taking), limit=limit)
-        self._asked_taking = taking is not None
+        self._sockets = Sockets(self._owners, taking=taking, limit=limit)
         self._router = Router(settings, self._sockets, self._owners)
         workers = Workers()
-        connecting = Connecting(memory, self._answers, self._sockets, self._router, self._told, workers)
+        self._nowhere = Nowhere(self._told)
+        connecting = Connecting(
+            memory, self._answers, self._sockets, self._router, self._told, workers, self._nowhere
+        )  # fmt: skip
         datagrams = Datagrams(
             memory, self._answers, self._sockets, self._router, self._told, workers, connecting
         )  # fmt: skip
@@ -105,7 +109,7 @@ class Guard:
         try:
             return handler(call, arguments)
         except OSError as error:
-            if refused(error) and call.process.once("guard unreadable"):
+            if refused(error) and not isinstance(error, UnavailableError) and call.process.once("guard unreadable"):
                 self._told.gap(
                     call.process,
                     "connect",
@@ -144,32 +148,30 @@ class Guard:
         family, word, protocol = (signed(argument) for argument in arguments[:3])
         if family in (AF_UNIX, AF_NETLINK):
             return PASS
-        if family not in (AF_INET, AF_INET6):
-            self._told.socket(call.process, f"family {family}", errno.EAFNOSUPPORT)
-            return errno.EAFNOSUPPORT
         kind = word & _KIND
-        if word & ~(_KIND | _NON_BLOCKING | _CLOSE_ON_EXEC):
-            return errno.EINVAL
         protocols = _PROTOCOLS.get(kind)
-        if protocols is None:
-            self._told.socket(call.process, f"type {kind}, protocol {protocol}", errno.EPERM)
-            return errno.EPERM
-        if protocol not in protocols:
-            # MPTCP, SCTP, UDP-Lite, ICMP by datagrams: clients fall back on this one (Go and curl from MPTCP to TCP).
-            self._told.socket(call.process, f"type {kind}, protocol {protocol}", errno.EPROTONOSUPPORT)
-            return errno.EPROTONOSUPPORT
+        if family not in (AF_INET, AF_INET6):
+            number = errno.EAFNOSUPPORT
+        elif word & ~(_KIND | _NON_BLOCKING | _CLOSE_ON_EXEC):
+            return errno.EINVAL
+        elif protocols is None:
+            number = errno.EPERM
+        elif protocol in protocols:
+            return self._make(call, family, word, protocol)
+        else:
+            number = errno.EPROTONOSUPPORT
+        if protocol != _MPTCP:  # tried first by Go and others, which then do without
+            self._told.socket(call.process, sockaddr.socket_words(family, kind, protocol), number)
+        return number
+
+    def _make(self, call: Call, family: int, word: int, protocol: int) -> int:
+        kind = word & _KIND
         with socket.socket(family, kind | word & _NON_BLOCKING, protocol) as sock:
             self._hold_back(call, sock, kind)
-            known = self._add(call, sock, kind, family)
+            known = self._sockets.add(sock, kind, family, call.process.pid)
             if not self._answers.descriptor(call.request, sock.fileno(), close_on_exec=bool(word & _CLOSE_ON_EXEC)):
                 self._sockets.drop(known)
         return ANSWERED
-
-    def _add(self, call: Call, sock: socket.socket, kind: int, family: int) -> Known:
-        if not self._asked_taking:
-            self._asked_taking = True
-            self._sockets.can_take = can_take(call.process.pid)
-        return self._sockets.add(sock, kind, family)
 
     def _hold_back(self, call: Call, sock: socket.socket, kind: int) -> None:
         if kind == STREAM and self._settings.landlock and not self._lets_out:
@@ -183,10 +185,11 @@ class Guard:
 
     def _bind(self, call: Call, arguments: Arguments) -> int:
         known = self._sockets.get(inode_of(call.tid, signed(arguments[0])))
-        if known is not None and not self._sockets.can_take:
+        if known is not None:
             size = min(max(signed(arguments[2]), 0), STORAGE)
             address = sockaddr.decode(read(self._memory, call.tid, arguments[1], size))
             if address is not None and address.port:
+                self._nowhere.free(address.port)
                 self._sockets.make_room_for(address.port)
         return PASS
 
@@ -196,7 +199,8 @@ class Guard:
         known = self._sockets.get(inode_of(call.tid, descriptor))
         if known is not None and known.kind == STREAM:
             with self._sockets.hold(known, call.process.pid, call.tid, descriptor) as sock:
-                if sock is not None and not raw_calls.let_out(sock) and call.process.once("guard inbound"):
+                inward = sock is not None and not raw_calls.is_on_loopback(sock) and not raw_calls.let_out(sock)
+                if inward and call.process.once("guard inbound"):
                     self._told.gap(
                         call.process, "bind", "loopback-only", "nothing: connections from other machines do not arrive",
                         "SO_BINDTODEVICE cannot be undone without CAP_NET_RAW",

@@ -62,6 +62,12 @@ def let_out(sock: socket.socket) -> bool:
     return True
 
 
+def is_on_loopback(sock: socket.socket) -> bool:
+    """Whether the socket has a loopback address, and so hears this machine alone."""
+    host = str(sock.getsockname()[0])
+    return host == "::1" or host.removeprefix("::ffff:").startswith("127.")
+
+
 def take(pid: int, tid: int, descriptor: int) -> int:
     """A duplicate of a descriptor of thread `tid` of process `pid` (pidfd_getfd(2)).
 

@@ -10,10 +10,9 @@ from agentwrap.gateway.callers import Caller, encode
 from agentwrap.tracing.guard import raw_calls, sockaddr
 from agentwrap.tracing.guard.calls import fail
 from agentwrap.tracing.guard.listeners import Listeners, Owners
-from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_UNSPEC, Endpoint
+from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_UNSPEC, Endpoint, Ip
 from agentwrap.tracing.guard.sockets import STREAM, Known, Sockets
 from agentwrap.tracing.processes import Process
-from agentwrap.tracing.syscalls.addresses import DNS_PORT
 
 _LOOPBACK, _LOOPBACK6 = IPv4Address("127.0.0.1"), IPv6Address("::1")
 # Ports of one address are used up by connections that are over but linger (TIME_WAIT, a minute): then the next one.
@@ -48,8 +47,6 @@ class Router:
         self.listeners = Listeners()
         self._sockets = sockets
         self._owners = owners
-        self._nowhere = _unreachable(AF_INET, _LOOPBACK)
-        self._nowhere6 = _unreachable(AF_INET6, _LOOPBACK6)
 
     def destination(self, known: Known, sock: socket.socket, raw: bytes, *, sending: bool = False) -> Endpoint:
         """Whom an address in a call means to a socket of this kind. Raises OSError as the kernel would."""
@@ -89,17 +86,13 @@ class Router:
 
     def gateway(self, known: Known, sock: socket.socket, to: Endpoint, port: int) -> Endpoint:
         """The gateway's own address for this socket. Raises OSError (ENETUNREACH) when it has none."""
-        return Endpoint(self._own_address(known, sock, to, six=self.settings.six), port)
+        return Endpoint(self.own_address(known, sock, to, six=self.settings.six), port)
 
-    def nowhere(self, known: Known, sock: socket.socket, to: Endpoint) -> Endpoint:
-        """An address that refuses every datagram (ECONNREFUSED). Raises OSError (ENETUNREACH) when there is none."""
-        ip = self._own_address(known, sock, to, six=self._nowhere6 is not None)
-        holder = self._nowhere if ip.version == 4 else self._nowhere6
-        if holder is None:
-            raise fail(errno.ENETUNREACH)
-        return Endpoint(ip, raw_calls.port_of(holder))
+    def own_address(self, known: Known, sock: socket.socket, to: Endpoint, *, six: bool) -> Ip:
+        """The loopback address that this socket can be connected to in place of `to`; `six`: it may be [::1].
 
-    def _own_address(self, known: Known, sock: socket.socket, to: Endpoint, *, six: bool) -> IPv4Address | IPv6Address:
+        Raises OSError (ENETUNREACH) when there is none.
+        """
         if known.family == AF_INET:
             return _LOOPBACK
         only = sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
@@ -147,28 +140,6 @@ class Router:
         except OSError:
             pass
 
-    def wants_gateway(self, known: Known, to: Endpoint) -> bool:
-        """Whether the gateway answers for this address at all: streams, and name servers by datagrams."""
-        return known.kind == STREAM or to.port == DNS_PORT
-
     def close(self) -> None:
-        """Close what was opened to ask and to refuse."""
+        """Close what was opened to ask."""
         self.listeners.close()
-        for holder in (self._nowhere, self._nowhere6):
-            if holder is not None:
-                holder.close()
-
-
-def _unreachable(family: int, ip: IPv4Address | IPv6Address) -> socket.socket | None:
-    """A port where every datagram is refused: connected to itself, it takes those of nobody else (udp(7))."""
-    try:
-        holder = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        holder.bind((str(ip), 0))
-        holder.connect(holder.getsockname())
-    except OSError:
-        holder.close()
-        return None
-    return holder

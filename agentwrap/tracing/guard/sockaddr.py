@@ -11,6 +11,12 @@ from typing import NamedTuple
 AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 0, 1, 2, 10, 16
 SIZE_INET, SIZE_INET6, LEAST_INET6 = 16, 28, 24  # SIN6_LEN_RFC2133
 STORAGE = 128
+# linux/socket.h, linux/net.h, linux/in.h: what a program may ask for and does not get
+_FAMILY_WORDS = {AF_INET: "inet", AF_INET6: "inet6", 17: "packet", 29: "can", 30: "tipc", 31: "bluetooth", 38: "alg"}
+_FAMILY_WORDS |= {40: "vsock", 43: "smc", 44: "xdp", 21: "rds", 41: "kcm"}
+_KIND_WORDS = {1: "stream", 2: "datagram", 3: "raw", 4: "rdm", 5: "seqpacket", 10: "packet"}
+_PROTOCOL_WORDS = {1: "icmp", 6: "tcp", 17: "udp", 33: "dccp", 58: "icmpv6", 132: "sctp", 136: "udplite", 255: "raw"}
+_PROTOCOL_WORDS |= {262: "mptcp"}
 ANY: dict[int, "Ip"] = {AF_INET: IPv4Address(0), AF_INET6: IPv6Address(0)}
 _MAPPED = bytes(10) + b"\xff\xff"
 Ip = IPv4Address | IPv6Address
@@ -40,6 +46,14 @@ class Endpoint(NamedTuple):
         """Whether the kernel keeps it in the machine: 127/8, ::1, and the unspecified address (ip(7), ipv6(7))."""
         plain = self.plain
         return plain.is_loopback or plain.is_unspecified
+
+
+def socket_words(family: int, kind: int, protocol: int) -> str:
+    """A kind of socket in words: `inet raw icmp`."""
+    words = [_FAMILY_WORDS.get(family, f"family {family}"), _KIND_WORDS.get(kind, f"type {kind}")]
+    if family in (AF_INET, AF_INET6) and protocol:
+        words.append(_PROTOCOL_WORDS.get(protocol, f"protocol {protocol}"))
+    return " ".join(words)
 
 
 def family_of(raw: bytes) -> int | None:

@@ -68,21 +68,28 @@ class Known:
 class Sockets:
     """All sockets that the guard made or took over. The notify thread alone adds and finds."""
 
-    def __init__(self, owners: Owners, *, can_take: bool, limit: int = MAX_KEPT) -> None:
-        self.can_take = can_take
+    def __init__(self, owners: Owners, *, taking: bool | None, limit: int = MAX_KEPT) -> None:
+        """`taking`: whether duplicates are taken when needed; None: if that works."""
+        self._taking = taking
         self._owners = owners
         self._limit = limit
         self._known: OrderedDict[int, Known] = OrderedDict()
         self._kept: OrderedDict[int, Known] = OrderedDict()
-        self._sweep_at = min(FIRST_SWEEP, limit)
+        self._since_sweep = 0
 
-    def add(self, sock: socket.socket, kind: int, family: int) -> Known:
-        """A socket that now is the run's. Ours is kept where it could not be had again, else the caller closes it."""
+    def takes(self, pid: int) -> bool:
+        """Whether duplicates are taken, found out on a process of the run the first time."""
+        if self._taking is None:
+            self._taking = can_take(pid)
+        return self._taking
+
+    def add(self, sock: socket.socket, kind: int, family: int, pid: int) -> Known:
+        """A socket that now is the run's. A duplicate is kept where it could not be had again."""
         known = Known(os.fstat(sock.fileno()).st_ino, kind, family)
         self._known[known.inode] = known
         if len(self._known) > MAX_KNOWN:
             self._forget_one()
-        if not self.can_take:
+        if not self.takes(pid):
             self.keep(known, raw_calls.duplicate(sock))
         return known
 
@@ -96,13 +103,14 @@ class Sockets:
 
     def keep(self, known: Known, duplicate: socket.socket) -> None:
         """Hold a duplicate from now on."""
-        known.kept = duplicate
-        self._kept[known.inode] = known
-        if len(self._kept) >= self._sweep_at:
+        # Before the newest is among them: it is in no process yet.
+        self._since_sweep += 1
+        if len(self._kept) >= min(FIRST_SWEEP, self._limit) and self._since_sweep > len(self._kept) // 2:
             self.sweep()
-            self._sweep_at = min(max(FIRST_SWEEP, 2 * len(self._kept)), self._limit)
         while len(self._kept) >= self._limit:
             self.drop(next(iter(self._kept.values())))
+        known.kept = duplicate
+        self._kept[known.inode] = known
 
     def drop(self, known: Known) -> None:
         """Close the duplicate, if one is kept."""
@@ -113,6 +121,7 @@ class Sockets:
 
     def sweep(self) -> None:
         """Drop what no process of the run has any more. A socket on its way through a unix socket counts as gone."""
+        self._since_sweep = 0
         held = self._owners.held()
         if held is not None:
             for known in [known for inode, known in self._kept.items() if inode not in held]:
@@ -131,7 +140,7 @@ class Sockets:
         if known.kept is not None:
             yield known.kept
             return
-        sock = self.take(pid, tid, descriptor) if self.can_take else None
+        sock = self.take(pid, tid, descriptor) if self.takes(pid) else None
         try:
             # Another thread may have put another socket in its place since we looked.
             yield sock if sock is not None and os.fstat(sock.fileno()).st_ino == known.inode else None

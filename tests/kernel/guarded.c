@@ -1,0 +1,418 @@
+/* Calls about internet sockets, each with what it came to: run bare and under the guard, the same must come out.
+ * Addresses are of documentation networks (RFC 5737, RFC 3849) or loopback. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef MSG_FASTOPEN
+#define MSG_FASTOPEN 0x20000000
+#endif
+typedef struct sockaddr SA;
+
+static void say(const char *what, long result) {
+    printf("%s %s\n", what, result < 0 ? strerrorname_np(errno) : result == 0 ? "ok" : "some");
+    fflush(stdout);
+}
+static struct sockaddr_in in4(const char *host, int port) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+    inet_pton(AF_INET, host, &a.sin_addr);
+    return a;
+}
+static struct sockaddr_in6 in6(const char *host, int port) {
+    struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    inet_pton(AF_INET6, host, &a.sin6_addr);
+    return a;
+}
+static int tcp(void) { return socket(AF_INET, SOCK_STREAM, 0); }
+static int udp(void) { return socket(AF_INET, SOCK_DGRAM, 0); }
+static int listener(int backlog, struct sockaddr_in *at) {
+    int s = tcp();
+    socklen_t size = sizeof *at;
+    *at = in4("127.0.0.1", 0);
+    if (bind(s, (SA *)at, size) || listen(s, backlog) || getsockname(s, (SA *)at, &size)) exit(9);
+    return s;
+}
+static long now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* What a program gets wrong, and what it may expect of services of its own. */
+static void natives(void) {
+    struct sockaddr_in a = in4("192.0.2.1", 80), at;
+    struct sockaddr_in6 b = in6("2001:db8::1", 80);
+    struct sockaddr_un u = {AF_UNIX, "/nowhere.sock"};
+    struct sockaddr unspec = {AF_UNSPEC};
+    int s = tcp(), d = udp(), f = open("/dev/null", O_RDWR), un = socket(AF_UNIX, SOCK_STREAM, 0);
+    int s6 = socket(AF_INET6, SOCK_STREAM, 0), d6 = socket(AF_INET6, SOCK_DGRAM, 0), one = 1;
+    socklen_t size;
+    char buffer[64];
+    say("no descriptor", connect(99, (SA *)&a, sizeof a));
+    say("negative descriptor", connect(-1, (SA *)&a, sizeof a));
+    say("no socket", connect(f, (SA *)&a, sizeof a));
+    say("null", connect(s, NULL, sizeof a));
+    say("bad pointer", connect(s, (SA *)16, sizeof a));
+    say("kernel pointer", connect(s, (SA *)-4096L, sizeof a));
+    say("no size", connect(s, (SA *)&a, 0));
+    say("size 1", connect(s, (SA *)&a, 1));
+    say("short", connect(s, (SA *)&a, 15));
+    say("huge", connect(s, (SA *)&a, 200));
+    say("negative size", connect(s, (SA *)&a, -1));
+    say("unix address", connect(s, (SA *)&u, sizeof u));
+    say("v6 address", connect(s, (SA *)&b, sizeof b));
+    say("v4 address", connect(s6, (SA *)&a, sizeof a));
+    say("short v6", connect(s6, (SA *)&b, 20));
+    say("inet to a unix socket", connect(un, (SA *)&a, sizeof a));
+    say("unix", connect(un, (SA *)&u, sizeof u));
+    say("disconnect fresh", connect(s, &unspec, sizeof unspec));
+    say("disconnect udp", connect(d, &unspec, sizeof unspec));
+    say("udp v6 address", connect(d, (SA *)&b, sizeof b));
+    say("udp short", connect(d, (SA *)&a, 10));
+    setsockopt(d6, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    say("v6 only, v4 address", connect(d6, (SA *)&a, sizeof a));
+    say("v6 only, send to v4", sendto(d6, "x", 1, 0, (SA *)&a, sizeof a));
+    size = sizeof at;
+    say("peer of none", getpeername(s, (SA *)&at, &size));
+    say("peer of udp", getpeername(d, (SA *)&at, &size));
+    say("send short", sendto(d, "x", 1, 0, (SA *)&a, 3));
+    a.sin_port = 0;
+    say("send to port 0", sendto(d, "x", 1, 0, (SA *)&a, sizeof a));
+    a.sin_port = htons(80);
+    at = in4("127.0.0.1", 9);
+    say("send from nowhere", sendto(d, (void *)16, 9, 0, (SA *)&at, sizeof at));
+    say("send to nowhere", sendto(d, "x", 1, 0, (SA *)16, sizeof a));
+    say("send, huge name", sendto(d, "x", 1, 0, (SA *)&a, 200));
+    say("send v6 from v4", sendto(d, "x", 1, 0, (SA *)&b, sizeof b));
+    say("sendmsg nowhere", sendmsg(d, (void *)16, 0));
+    struct msghdr none = {0};
+    say("sendmsg without a name", sendmsg(d, &none, 0));
+    say("sendto a stream", sendto(s, "x", 1, MSG_NOSIGNAL, (SA *)&a, sizeof a));
+    say("family 99", socket(99, SOCK_STREAM, 0));
+    say("flags", socket(AF_INET, SOCK_STREAM | 0x100, 0));
+
+    int server = listener(5, &at);
+    say("inner", connect(s, (SA *)&at, sizeof at));
+    say("again", connect(s, (SA *)&at, sizeof at));
+    struct sockaddr_in peer;
+    size = sizeof peer;
+    say("peer", getpeername(s, (SA *)&peer, &size) || peer.sin_port != at.sin_port || size != sizeof peer);
+    int accepted = accept(server, NULL, NULL);
+    say("hear", write(accepted, "hello", 5) == 5 && read(s, buffer, 64) == 5 ? 0 : 1);
+    say("peer of an accepted one", getpeername(accepted, (SA *)&peer, &size));
+    int quick = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+    say("close on exec", fcntl(quick, F_GETFD) != FD_CLOEXEC);
+    say("non-blocking", !(fcntl(quick, F_GETFL) & O_NONBLOCK));
+    int result = connect(quick, (SA *)&at, sizeof at);
+    say("quick", result && errno != EINPROGRESS);
+    struct pollfd p = {quick, POLLOUT};
+    say("quick is there", poll(&p, 1, 5000) != 1);
+    say("quick again", connect(quick, (SA *)&at, sizeof at) && errno != EISCONN);
+    say("quick once more", connect(quick, (SA *)&at, sizeof at));
+    say("still blocking", fcntl(s, F_GETFL) & O_NONBLOCK);
+    close(server);
+
+    int in = udp(), out = udp();
+    struct sockaddr_in to = in4("127.0.0.1", 0), from;
+    size = sizeof to;
+    bind(in, (SA *)&to, size);
+    getsockname(in, (SA *)&to, &size);
+    struct iovec v[2] = {{"ab", 2}, {"cde", 3}}, w[2] = {{buffer, 1}, {buffer + 1, 63}};
+    struct msghdr m = {&to, sizeof to, v, 2}, r = {&from, sizeof from, w, 2};
+    printf("sendmsg %zd\n", sendmsg(out, &m, 0));
+    printf("recvmsg %zd %.5s %u\n", recvmsg(in, &r, 0), buffer, r.msg_namelen);
+    struct mmsghdr many[3] = {{m}, {m}, {m}};
+    printf("sendmmsg %d", sendmmsg(out, many, 3, 0));
+    printf(" %u\n", many[2].msg_len);
+    size = sizeof from;
+    printf("recvfrom %zd %u\n", recvfrom(in, buffer, 3, MSG_TRUNC, (SA *)&from, &size), size);
+    say("udp inner", connect(out, (SA *)&to, sizeof to));
+    say("udp peer", getpeername(out, (SA *)&peer, &size) || peer.sin_port != to.sin_port);
+    say("udp send", send(out, "x", 1, 0) != 1);
+    say("udp disconnect", connect(out, &unspec, sizeof unspec));
+    say("udp no peer", getpeername(out, (SA *)&peer, &size));
+    if (!socketpair(AF_UNIX, SOCK_DGRAM, 0, many ? (int[2]){0, 0} : NULL)) say("pair", 0);
+}
+
+/* A port that a closed socket of ours had is free again. */
+static void ports(void) {
+    struct sockaddr_in at = in4("127.0.0.1", 0);
+    socklen_t size = sizeof at;
+    int d = udp();
+    say("bind", bind(d, (SA *)&at, size));
+    getsockname(d, (SA *)&at, &size);
+    close(d);
+    d = udp();
+    say("bind again", bind(d, (SA *)&at, size));
+    int s = tcp();
+    at = in4("127.0.0.1", 0);
+    bind(s, (SA *)&at, size);
+    getsockname(s, (SA *)&at, &size);
+    close(s);
+    s = tcp();
+    say("tcp bind again", bind(s, (SA *)&at, size));
+    say("listen", listen(s, 5));
+    close(s);
+    s = tcp();
+    say("listen again", bind(s, (SA *)&at, size) || listen(s, 5));
+}
+
+/* The socket of another: made before a fork, passed by a message, under another number. */
+static void shared(void) {
+    struct sockaddr_in a = in4("203.0.113.1", 22);
+    char line[64] = {0};
+    int s = tcp(), pair[2], status;
+    if (!fork()) _exit(connect(dup2(s, 77), (SA *)&a, sizeof a) ? errno : 0);
+    wait(&status);
+    say("by a child", WEXITSTATUS(status));
+    printf("heard %.10s\n", read(s, line, 63) > 0 ? line : "");
+    socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+    if (!fork()) {
+        char control[CMSG_SPACE(sizeof(int))] = {0};
+        struct iovec v = {line, 1};
+        struct msghdr m = {NULL, 0, &v, 1, control, sizeof control};
+        recvmsg(pair[1], &m, 0);
+        int got = *(int *)CMSG_DATA(CMSG_FIRSTHDR(&m));
+        _exit(connect(got, (SA *)&a, sizeof a) ? errno : 0);
+    }
+    int given = tcp();
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec v = {"x", 1};
+    struct msghdr m = {NULL, 0, &v, 1, control, sizeof control};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
+    *(int *)CMSG_DATA(c) = given;
+    say("pass", sendmsg(pair[0], &m, 0) != 1);
+    wait(&status);
+    say("by whom it was passed to", WEXITSTATUS(status));
+}
+
+/* A thread writes another port into the address all the time. argv: rounds, the forbidden port. */
+static struct sockaddr_in racing;
+static volatile int racing_on = 1;
+static unsigned short racing_ports[2];
+static void *flip(void *_) {
+    for (int i = 0; racing_on; i++) *(volatile unsigned short *)&racing.sin_port = racing_ports[i & 1];
+    return NULL;
+}
+static void race(int rounds, int forbidden) {
+    struct sockaddr_in at;
+    int server = listener(4096, &at), reached = 0;
+    pthread_t thread;
+    racing = at;
+    racing_ports[0] = at.sin_port, racing_ports[1] = htons(forbidden);
+    pthread_create(&thread, NULL, flip, NULL);
+    for (int i = 0; i < rounds; i++) {
+        int s = tcp();
+        if (!connect(s, (SA *)&racing, sizeof racing)) reached++;
+        close(s);
+        int d = udp();
+        struct iovec v = {"x", 1};
+        struct msghdr m = {&racing, sizeof racing, &v, 1};
+        sendmsg(d, &m, 0);
+        sendto(d, "x", 1, 0, (SA *)&racing, sizeof racing);
+        close(d);
+    }
+    racing_on = 0;
+    pthread_join(thread, NULL);
+    printf("reached %d\n", reached);
+}
+
+static void on_alarm(int _) {}
+static void after(int ms, int flags) {
+    struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = flags};
+    sigaction(SIGALRM, &sa, NULL);
+    setitimer(ITIMER_REAL, &(struct itimerval){{0}, {ms / 1000, ms % 1000 * 1000}}, NULL);
+}
+
+/* Waits on our behalf end as they would by themselves. */
+static void waits(void) {
+    struct sockaddr_in server = in4("192.0.2.53", 53), from, at;
+    socklen_t size = sizeof from;
+    char buffer[512];
+    int d = udp(), status;
+    struct timeval limit = {0, 300000};
+    /* Too short to be a question: nobody answers. */
+    say("mute", sendto(d, "x", 1, 0, (SA *)&server, sizeof server) != 1);
+    say("now", recvfrom(d, buffer, 512, MSG_DONTWAIT, (SA *)&from, &size));
+    setsockopt(d, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    long start = now_ms();
+    say("until the limit", recvfrom(d, buffer, 512, 0, (SA *)&from, &size));
+    say("not before", now_ms() - start < 290);
+    limit.tv_usec = 0;
+    setsockopt(d, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    after(200, 0);
+    say("until a signal", recvfrom(d, buffer, 512, 0, (SA *)&from, &size));
+    after(200, SA_RESTART);
+    if (!fork()) {
+        static const char question[] = "\1\2\1\0\0\1\0\0\0\0\0\0\3www\7example\4test\0\0\1\0\1";
+        usleep(600000);
+        sendto(d, question, sizeof question - 1, 0, (SA *)&server, sizeof server);
+        _exit(0);
+    }
+    size = sizeof from;
+    long got = recvfrom(d, buffer, 512, 0, (SA *)&from, &size);
+    say("past a signal", got <= 0 ? got : 0);
+    say("by whom", from.sin_port != htons(53) || from.sin_addr.s_addr != server.sin_addr.s_addr || size != sizeof from);
+    wait(&status);
+    int pid = fork();
+    if (!pid) {
+        recvfrom(d, buffer, 512, 0, (SA *)&from, &size);
+        _exit(1);
+    }
+    usleep(200000);
+    kill(pid, SIGKILL);
+    start = now_ms();
+    wait(&status);
+    say("killed", !WIFSIGNALED(status) || now_ms() - start > 2000);
+
+    /* A full queue: the handshake does not end. */
+    int full = listener(0, &at), s = 0;
+    for (int i = 0; i < 4; i++) {
+        int filler = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(filler, (SA *)&at, sizeof at);
+    }
+    usleep(100000);
+    s = tcp();
+    limit.tv_usec = 300000;
+    setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    start = now_ms();
+    say("connect until the limit", connect(s, (SA *)&at, sizeof at));
+    say("not before", now_ms() - start < 290);
+    say("and again", connect(s, (SA *)&at, sizeof at));
+    after(200, 0);
+    s = tcp();
+    say("connect until a signal", connect(s, (SA *)&at, sizeof at));
+    pid = fork();
+    if (!pid) _exit(connect(tcp(), (SA *)&at, sizeof at));
+    usleep(200000);
+    kill(pid, SIGKILL);
+    start = now_ms();
+    wait(&status);
+    say("connect killed", !WIFSIGNALED(status) || now_ms() - start > 2000);
+}
+
+/* Names asked for in every way that a resolver has. */
+static const char QUESTION[] = "\1\2\1\0\0\1\0\0\0\0\0\0\3www\7example\4test\0\0\1\0\1";
+static void names(void) {
+    struct sockaddr_in one = in4("192.0.2.53", 53), two = in4("192.0.2.54", 53), from;
+    struct sockaddr_in6 six = in6("2001:db8::53", 53), from6;
+    char a[2][512], q[2][sizeof QUESTION];
+    socklen_t size = sizeof from;
+    int d = udp(), c = udp(), e = socket(AF_INET6, SOCK_DGRAM, 0);
+    for (int i = 0; i < 2; i++) memcpy(q[i], QUESTION, sizeof QUESTION), q[i][1] = i;
+    struct iovec v[2] = {{q[0], sizeof QUESTION - 1}, {q[1], sizeof QUESTION - 1}};
+    struct mmsghdr many[2] = {{{&one, sizeof one, &v[0], 1}}, {{&two, sizeof two, &v[1], 1}}};
+    printf("sendmmsg %d\n", sendmmsg(d, many, 2, 0));
+    struct sockaddr_in senders[2];
+    struct iovec w[2] = {{a[0], 512}, {a[1], 512}};
+    struct mmsghdr back[2] = {{{&senders[0], sizeof from, &w[0], 1}}, {{&senders[1], sizeof from, &w[1], 1}}};
+    int got = 0;
+    while (got < 2) {
+        int n = recvmmsg(d, back + got, 2 - got, MSG_WAITFORONE, NULL);
+        if (n < 0) { say("recvmmsg", n); break; }
+        got += n;
+    }
+    for (int i = 0; i < got; i++) {
+        char text[64];
+        inet_ntop(AF_INET, &senders[i].sin_addr, text, sizeof text);
+        printf("answer %d by %s %u bytes %d\n", a[i][1], text, ntohs(senders[i].sin_port), back[i].msg_len);
+    }
+    say("connect", connect(c, (SA *)&one, sizeof one));
+    say("send", send(c, QUESTION, sizeof QUESTION - 1, 0) <= 0);
+    long n = recvfrom(c, a[0], 512, 0, (SA *)&from, &size);
+    say("answer", n <= 0 || from.sin_addr.s_addr != one.sin_addr.s_addr || from.sin_port != one.sin_port);
+    size = sizeof from;
+    say("peer", getpeername(c, (SA *)&from, &size) || from.sin_addr.s_addr != one.sin_addr.s_addr);
+    say("send6", sendto(e, QUESTION, sizeof QUESTION - 1, 0, (SA *)&six, sizeof six) <= 0);
+    size = sizeof from6;
+    n = recvfrom(e, a[0], 512, 0, (SA *)&from6, &size);
+    say("answer6", n <= 0 || memcmp(&from6.sin6_addr, &six.sin6_addr, 16) || size != sizeof six);
+    say("send mapped", sendto(e, QUESTION, sizeof QUESTION - 1, 0, (SA *)&one, sizeof one) <= 0);
+    size = sizeof from6;
+    n = recvfrom(e, a[0], 512, 0, (SA *)&from6, &size);
+    say("answer mapped", n <= 0 || !IN6_IS_ADDR_V4MAPPED(&from6.sin6_addr) ||
+                         memcmp(from6.sin6_addr.s6_addr + 12, &one.sin_addr, 4));
+}
+
+/* Ways out that are no connect. */
+static void ways(void) {
+    struct sockaddr_in a = in4("203.0.113.1", 80), none = in4("192.0.2.9", 4444);
+    none.sin_family = AF_UNSPEC; /* to the kernel an AF_INET address all the same (net/ipv4/udp.c) */
+    char device[16] = {0};
+    socklen_t size = sizeof device;
+    int s = tcp(), d = udp();
+    struct iovec v = {"x", 1};
+    struct msghdr m = {&a, sizeof a, &v, 1};
+    say("fast open", sendto(s, "x", 1, MSG_FASTOPEN, (SA *)&a, sizeof a));
+    say("fast open by a message", sendmsg(s, &m, MSG_FASTOPEN));
+    say("datagram", sendto(d, "x", 1, 0, (SA *)&a, sizeof a));
+    say("datagram by a message", sendmsg(d, &m, 0));
+    say("datagram to no family", sendto(d, "x", 1, 0, (SA *)&none, sizeof none));
+    say("raw", socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
+    say("ping", socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP));
+    say("mptcp", socket(AF_INET, SOCK_STREAM, 262));
+    say("sctp", socket(AF_INET, SOCK_STREAM, 132));
+    say("packet", socket(AF_PACKET, SOCK_RAW, 0));
+    say("vsock", socket(40, SOCK_STREAM, 0));
+    getsockopt(d, SOL_SOCKET, SO_BINDTODEVICE, device, &size);
+    printf("device %s\n", device);
+    say("connected datagrams", connect(d, (SA *)&a, sizeof a));
+    say("go", send(d, "x", 1, 0) != 1);
+    usleep(100000);
+    say("nowhere", send(d, "x", 1, 0));
+}
+
+/* More sockets than are kept. */
+static void many(void) {
+    struct sockaddr_in a = in4("203.0.113.1", 22);
+    int s[40];
+    for (int i = 0; i < 40; i++) s[i] = tcp();
+    say("newest", connect(s[39], (SA *)&a, sizeof a));
+    say("oldest", connect(s[0], (SA *)&a, sizeof a));
+    for (int i = 0; i < 300; i++) close(tcp());
+    say("after many", connect(tcp(), (SA *)&a, sizeof a));
+}
+
+static void loop(int rounds) {
+    struct sockaddr_in a = in4("203.0.113.1", 443);
+    int d = udp();
+    for (int i = 0; i < rounds; i++)
+        if (sendto(d, "x", 1, 0, (SA *)&a, sizeof a) != -1) printf("sent\n");
+}
+
+int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    const char *what = argv[1];
+    if (!strcmp(what, "natives")) natives();
+    else if (!strcmp(what, "ports")) ports();
+    else if (!strcmp(what, "shared")) shared();
+    else if (!strcmp(what, "race")) race(atoi(argv[2]), atoi(getenv("GUARDED_BYSTANDER")));
+    else if (!strcmp(what, "waits")) waits();
+    else if (!strcmp(what, "names")) names();
+    else if (!strcmp(what, "ways")) ways();
+    else if (!strcmp(what, "many")) many();
+    else if (!strcmp(what, "loop")) loop(atoi(argv[2]));
+    else if (!strcmp(what, "inherited")) {
+        struct sockaddr_in a = in4("203.0.113.1", 22);
+        say("inherited", connect(atoi(getenv("GUARDED_INHERIT")), (SA *)&a, sizeof a));
+    } else return 2;
+    return 0;
+}

@@ -1,0 +1,360 @@
+"""Programs under the guard, in a network of their own: calls come out as they do bare, and none gets past the gateway.
+
+`guarded.c` has the calls, `guarded.py` the gateway. Each is tried with duplicates that are taken when needed
+(pidfd_getfd) and with duplicates that are kept (as in Docker), and as a 32-bit program where one can be built.
+"""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wrapping import program
+
+TESTS = Path(__file__).resolve().parent.parent
+UNSHARE = ("unshare", "-n") if os.geteuid() == 0 else ("unshare", "-Urn")
+WAYS = [pytest.param((), id="taken"), pytest.param(("--kept",), id="kept")]
+LOOPBACK_UP = "import guarded, os, sys; guarded.loopback_up(); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    stdout: str
+    record: dict[str, Any]
+
+    def of(self, *kinds: str) -> list[dict[str, Any]]:
+        return [event for event in self.record["events"] if event["kind"] in kinds]
+
+    @property
+    def callers(self) -> Counter[tuple[str, str, int]]:
+        """What the gateway was told: transport, host, port."""
+        return Counter((transport, host, port) for _pid, _span, transport, host, port in self.record["callers"])
+
+    @property
+    def gaps(self) -> list[str]:
+        return [event["cause"] for event in self.of("gap")]
+
+
+Guarded = Callable[..., Ran]
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Guarded:
+    if subprocess.run([*UNSHARE, "true"], capture_output=True).returncode:
+        pytest.skip("no network of its own can be had here")
+
+    def run(*command: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Ran:
+        out = tmp_path / "record.json"
+        words = [*UNSHARE, sys.executable, str(TESTS / "guarded.py"), *options, "--out", str(out), "--", *command]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=_environment(env))
+        assert out.exists(), done.stderr
+        assert "Traceback" not in done.stderr, done.stderr
+        return Ran(done.returncode, done.stdout, json.loads(out.read_text()))
+
+    return run
+
+
+def _environment(more: dict[str, str] | None = None) -> dict[str, str]:
+    path = f"{TESTS}{os.pathsep}{TESTS.parent}"
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": path, "LANG": "C.UTF-8", **(more or {})}
+
+
+@pytest.fixture(scope="module")
+def binaries(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
+    folder = tmp_path_factory.mktemp("guarded")
+    source = Path(__file__).with_name("guarded.c")
+
+    @functools.cache
+    def build(bits: int) -> str:
+        path = folder / f"guarded{bits}"
+        words = ["cc", f"-m{bits}", "-O1", "-w", "-pthread", "-static", "-o", path, source]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no {bits}-bit programs can be built here: {done.stderr.splitlines()[:1]}")
+        return str(path)
+
+    return build
+
+
+both = pytest.mark.parametrize("options", WAYS)
+abis = pytest.mark.parametrize("bits", [64, 32])
+
+
+@both
+@abis
+def test_calls_come_out_as_they_do_bare(guarded: Guarded, binaries: Any, bits: int, options: tuple[str, ...]) -> None:
+    """Errors of every kind, and services of the program's own on loopback, to the letter."""
+    path = binaries(bits)
+    bare = subprocess.run(
+        [*UNSHARE, sys.executable, "-c", LOOPBACK_UP, path, "natives"],
+        capture_output=True, text=True, env=_environment(), check=True,
+    )  # fmt: skip
+    ran = guarded(path, "natives", options=options)
+    assert (ran.status, ran.stdout) == (0, bare.stdout)
+    assert len(ran.stdout.splitlines()) > 55
+    assert ran.callers == {}
+    assert ran.gaps == []
+
+
+@both
+@abis
+def test_closed_sockets_hold_no_port(guarded: Guarded, binaries: Any, bits: int, options: tuple[str, ...]) -> None:
+    ran = guarded(binaries(bits), "ports", options=options)
+    assert ran.stdout == "bind ok\nbind again ok\ntcp bind again ok\nlisten ok\nlisten again ok\n"
+
+
+@both
+@abis
+def test_sockets_of_parents_and_passed_ones(
+    guarded: Guarded, binaries: Any, bits: int, options: tuple[str, ...]
+) -> None:
+    ran = guarded(binaries(bits), "shared", options=options)
+    assert ran.stdout == "by a child ok\nheard SSH-2.0-fa\npass ok\nby whom it was passed to ok\n"
+    assert ran.callers == {("tcp", "203.0.113.1", 22): 2}
+    # Each is told by the process that connected, not by the one that made the socket.
+    assert len({span for _pid, span, *_ in ran.record["callers"]}) == 2
+
+
+@both
+@abis
+def test_names_are_asked_for_in_every_way(guarded: Guarded, binaries: Any, bits: int, options: tuple[str, ...]) -> None:
+    ran = guarded(binaries(bits), "names", options=options)
+    lines = ran.stdout.splitlines()
+    assert sorted(lines[1:3]) == ["answer 0 by 192.0.2.53 53 bytes 50", "answer 1 by 192.0.2.54 53 bytes 50"]
+    assert lines[0] == "sendmmsg 2"
+    expected = ["connect", "send", "answer", "peer", "send6", "answer6", "send mapped", "answer mapped"]
+    assert lines[3:] == [f"{what} ok" for what in expected]
+    assert set(ran.callers) == {("udp", host, 53) for host in ("192.0.2.53", "192.0.2.54", "2001:db8::53")}
+    assert {event["host"] for event in ran.of("dns.server")} >= {"192.0.2.53"}
+
+
+@both
+@abis
+def test_waits_end_as_they_do_by_themselves(
+    guarded: Guarded, binaries: Any, bits: int, options: tuple[str, ...]
+) -> None:
+    """By a limit, a signal with and without SA_RESTART, a kill; receiving and connecting to a full queue."""
+    ran = guarded(binaries(bits), "waits", options=options)
+    told = dict(line.rsplit(" ", 1) for line in ran.stdout.splitlines())
+    refused = {"now": "EAGAIN", "until the limit": "EAGAIN", "until a signal": "EINTR"}
+    refused |= {"connect until the limit": "EINPROGRESS", "and again": "EALREADY", "connect until a signal": "EINTR"}
+    assert {what: word for what, word in told.items() if word != "ok"} == refused
+    assert {"killed", "connect killed", "past a signal", "by whom", "not before"} <= set(told)
+
+
+@both
+@abis
+def test_other_ways_out_are_refused_and_told(
+    guarded: Guarded, binaries: Any, bits: int, options: tuple[str, ...]
+) -> None:
+    ran = guarded(binaries(bits), "ways", options=options)
+    assert ran.stdout.splitlines() == [
+        "fast open EOPNOTSUPP",
+        "fast open by a message EOPNOTSUPP",
+        "datagram ECONNREFUSED",
+        "datagram by a message ECONNREFUSED",
+        "datagram to no family ECONNREFUSED",
+        "raw EPERM",
+        "ping EPROTONOSUPPORT",
+        "mptcp EPROTONOSUPPORT",
+        "sctp EPROTONOSUPPORT",
+        "packet EAFNOSUPPORT",
+        "vsock EAFNOSUPPORT",
+        "device lo",
+        "connected datagrams ok",
+        "go ok",
+        "nowhere ECONNREFUSED",
+    ]
+    assert ran.callers == {}
+    counts: Counter[tuple[str, int]] = Counter()
+    for event in ran.of("net.refused"):
+        counts[event["host"], event["port"]] += event["count"]
+    assert counts == {("203.0.113.1", 80): 3, ("192.0.2.9", 4444): 1}
+    assert [event["target"] for event in ran.of("act.denied")] == [
+        "inet raw icmp",
+        "inet datagram icmp",
+        "inet stream sctp",
+        "packet raw",
+        "vsock stream",
+    ]
+
+
+@both
+@abis
+def test_a_thread_that_changes_the_address_meanwhile_reaches_nobody(
+    guarded: Guarded, binaries: Any, bits: int, options: tuple[str, ...]
+) -> None:
+    """Every other time the address is one of the run's own, and every other one a service that no rule allows."""
+    ran = guarded(binaries(bits), "race", "1000", options=options)
+    assert ran.record["passed"] == 0
+    assert ran.gaps == []
+    # Both were really meant: some came to the gateway, some did not.
+    assert 0 < sum(ran.callers.values()) < 1000
+
+
+@both
+def test_refusals_are_counted_to_the_last(guarded: Guarded, binaries: Any, options: tuple[str, ...]) -> None:
+    ran = guarded(binaries(64), "loop", "5000", options=options)
+    rows = ran.of("net.refused")
+    assert sum(event["count"] for event in rows) == 5000
+    assert len(rows) < 100
+
+
+def test_more_sockets_than_are_kept_are_refused_and_told(guarded: Guarded, binaries: Any) -> None:
+    ran = guarded(binaries(64), "many", options=("--kept", "--limit", "16"))
+    assert ran.stdout == "newest ok\noldest EPERM\nafter many ok\n"
+    assert ran.gaps == ["unknown-socket"]
+    assert ran.record["kept"] <= 16
+    taken = guarded(binaries(64), "many", options=("--limit", "16"))
+    assert taken.stdout == "newest ok\noldest ok\nafter many ok\n"
+    assert taken.record["kept"] == 0
+
+
+def test_a_socket_from_outside(guarded: Guarded, binaries: Any) -> None:
+    taken = guarded(binaries(64), "inherited")
+    assert (taken.stdout, taken.callers, taken.gaps) == ("inherited ok\n", {("tcp", "203.0.113.1", 22): 1}, [])
+    kept = guarded(binaries(64), "inherited", options=("--kept",))
+    assert (kept.stdout, kept.callers, kept.gaps) == ("inherited EPERM\n", {}, ["unknown-socket"])
+
+
+SCRIPT = r"""
+import asyncio, select, socket, sys, urllib.request
+def fetch(url): return urllib.request.urlopen(url, timeout=10).read().decode().strip()
+print(fetch("http://203.0.113.9/"))
+print(fetch("http://[2001:db8::1]:8080/"))
+def options():
+    s = socket.socket(); s.setsockopt(6, 1, 1); s.setsockopt(1, 9, 1); s.settimeout(10); s.connect(("198.51.100.1", 80))
+    return s.getsockopt(6, 1), s.getsockopt(1, 9), s.getpeername()
+print(options())
+async def one(i):
+    r, w = await asyncio.open_connection("203.0.113.9", 1000 + i)
+    w.write(b"GET / HTTP/1.0\r\n\r\n"); data = await r.read(); w.close()
+    return data.endswith(b"203.0.113.9 %d\n" % (1000 + i))
+async def all_of_them(): return sum(await asyncio.gather(*(one(i) for i in range(200))))
+print(asyncio.run(all_of_them()))
+def epoll_first():
+    s = socket.socket(); s.setblocking(False); e = select.epoll(); e.register(s, select.EPOLLOUT | select.EPOLLIN)
+    print(s.connect_ex(("203.0.113.1", 80)), e.poll(10)[0][1], s.getsockopt(1, 4))
+    print(s.connect_ex(("203.0.113.1", 80)), s.connect_ex(("203.0.113.1", 80)))
+epoll_first()
+def half_closed():
+    s = socket.create_connection(("203.0.113.1", 7)); s.sendall(b"hello"); s.shutdown(1); data = b""
+    while part := s.recv(100): data += part
+    return data
+print(half_closed())
+print(socket.create_connection(("203.0.113.1", 22)).recv(100))
+def ended():
+    s = socket.create_connection(("203.0.113.1", 80)); s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    while s.recv(65536): pass
+    return "the end is heard"
+print(ended())
+try: print(socket.create_connection(("203.0.113.1", 666)).recv(1))
+except ConnectionResetError: print("reset")
+sys.exit(7)
+"""
+
+
+@both
+def test_python_in_every_style(guarded: Guarded, options: tuple[str, ...]) -> None:
+    ran = guarded(sys.executable, "-c", SCRIPT, options=options)
+    assert ran.stdout.splitlines() == [
+        "203.0.113.9 80",
+        "2001:db8::1 8080",
+        "(1, 1, ('198.51.100.1', 80))",
+        "200",
+        "115 4 0",
+        "0 106",
+        "b'hellobye'",
+        "b'SSH-2.0-fake\\r\\n'",
+        "the end is heard",
+        "reset",
+    ]
+    assert ran.status == 7
+    assert sum(ran.callers.values()) == 208
+    assert ran.gaps == []
+
+
+RESOLVED = """
+import socket
+print(sorted({one[4][0] for one in socket.getaddrinfo("www.example.test", 80, socket.AF_INET)}))
+"""
+
+
+def _own_resolver(tmp_path: Path, *command: str) -> list[str]:
+    """The command with a name server that is not the machine's, in mounts of its own."""
+    (tmp_path / "resolv.conf").write_text("nameserver 192.0.2.53\noptions timeout:2 attempts:1\n")
+    (tmp_path / "nsswitch.conf").write_text("hosts: files dns\n")
+    script = (
+        f"mount --bind {tmp_path}/resolv.conf $(readlink -f /etc/resolv.conf) || exit 77\n"
+        f"mount --bind {tmp_path}/nsswitch.conf /etc/nsswitch.conf || exit 77\n"
+        'exec "$@"'
+    )
+    return ["unshare", "-m" if os.geteuid() == 0 else "-Urm", "sh", "-c", script, "sh", *command]
+
+
+CLIENTS = {
+    "curl": ["curl", "-sS", "--max-time", "20", "http://www.example.test:8080/"],
+    "wget": ["wget", "-qO-", "-T", "20", "http://www.example.test:8080/"],
+    "node": [
+        "node",
+        "-e",
+        "require('http').get('http://www.example.test:8080/',r=>{r.pipe(process.stdout)}).on('error',e=>console.log(e))",
+    ],
+    "fetch": [
+        "node",
+        "-e",
+        "fetch('http://www.example.test:8080/').then(r=>r.text()).then(t=>process.stdout.write(t))",
+    ],
+    "getaddrinfo": [sys.executable, "-c", RESOLVED],
+}
+
+
+@both
+@pytest.mark.parametrize("name", CLIENTS)
+def test_clients_find_names_and_connect(guarded: Guarded, tmp_path: Path, name: str, options: tuple[str, ...]) -> None:
+    words = CLIENTS[name]
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} is not installed")
+    ran = guarded(*_own_resolver(tmp_path, *words), options=options)
+    if ran.status == 77:
+        pytest.skip("/etc/resolv.conf cannot be replaced here")
+    answer = "['203.0.113.7']\n" if name == "getaddrinfo" else "203.0.113.7 8080\n"
+    assert (ran.status, ran.stdout) == (0, answer)
+    assert ran.callers[("udp", "192.0.2.53", 53)] > 0
+    assert ran.of("net.refused") == []  # looking for the source address is no datagram
+    assert ran.gaps == []
+
+
+def test_without_a_gateway_nothing_is_open(guarded: Guarded) -> None:
+    script = "import socket; print(socket.socket().connect_ex(('203.0.113.1', 80)))"
+    ran = guarded(sys.executable, "-c", script, options=("--dead",))
+    assert ran.stdout == "111\n"
+
+
+def test_a_descriptor_limit_of_the_program_is_its_own(guarded: Guarded) -> None:
+    script = (
+        "import resource, socket, errno\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20)); held = []\n"
+        "try:\n  while True: held.append(socket.socket())\n"
+        "except OSError as error: print(error.errno == errno.EMFILE, 10 < len(held) < 20)\n"
+    )
+    assert guarded(sys.executable, "-c", script, options=("--kept",)).stdout == "True True\n"
+
+
+UNLINKED = r"""
+int main(void) { return 0; }
+"""
+
+
+def test_a_run_without_sockets_costs_no_question(guarded: Guarded, tmp_path: Path) -> None:
+    ran = guarded(program(tmp_path, "quiet", UNLINKED))
+    assert (ran.status, ran.record["calls"]) == (0, 0)
