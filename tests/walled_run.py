@@ -1,11 +1,9 @@
 """The gateway behind a real wall, without a tracer: `walled_run.py FOLDER OPTIONS -- COMMAND` inside a test's internet.
 
-FOLDER holds `policy.toml` and gets `events` (frames as the supervisor hears them). Names lead through the gateway: the
-command has a /etc/hosts of its own with nothing in it.
+FOLDER holds `policy.toml` and gets `events` (frames as the supervisor hears them).
 """
 
 import argparse
-import ctypes
 import os
 import select
 import socket
@@ -21,9 +19,7 @@ from agentwrap.launching import namespaces
 from agentwrap.policy.document import load
 from agentwrap.policy.layers import Layer
 from agentwrap.policy.paths import Places
-from agentwrap.tracing.wire import AckWanted, FrameReader
-
-_MS_BIND = 4096
+from agentwrap.tracing.wire import AckWanted, FrameReader, Ready
 
 
 def main() -> int:
@@ -50,7 +46,9 @@ def main() -> int:
     if gateway == 0:
         ours.close()
         announce.close()
-        held = {name: socket.socket(fileno=made.descriptors[name]) for name in made.descriptors if name in Ports.__slots__}
+        held = {
+            name: socket.socket(fileno=made.descriptors[name]) for name in made.descriptors if name in Ports.__slots__
+        }
         settings = Settings(
             layers=(Layer("flags", policy),), tier="wall", now=lambda: time.monotonic_ns() - started,
             closed=options.closed, host_ports=frozenset(ports), own4=connector.OWN4, own6=connector.OWN6,
@@ -60,21 +58,18 @@ def main() -> int:
         os._exit(0)
     supervisor.close()
     callers.close()
+    stands, go = os.pipe()
     program = os.fork()
     if program == 0:
+        os.read(stands, 1)  # until the gateway listens
         for kind, flag in (("user", namespaces.NEWUSER), ("net", namespaces.NEWNET), ("mnt", namespaces.NEWNS)):
             namespaces.setns(made.descriptors[kind], flag)
-        empty = options.folder / "hosts-inside"
-        empty.write_text("127.0.0.1 localhost\n::1 localhost\n")
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.mount(os.fsencode(empty), b"/etc/hosts", None, _MS_BIND, None):
-            os._exit(121)
         os.execvp(options.command[0], options.command)
     made.close()
-    return supervise(ours, program, gateway, options)
+    return supervise(ours, go, program, gateway, options)
 
 
-def supervise(ours: socket.socket, program: int, gateway: int, options: argparse.Namespace) -> int:
+def supervise(ours: socket.socket, go: int, program: int, gateway: int, options: argparse.Namespace) -> int:
     reader, encode = FrameReader(), msgspec.msgpack.Encoder().encode
     poll = select.poll()
     ended = os.pidfd_open(program)
@@ -94,7 +89,9 @@ def supervise(ours: socket.socket, program: int, gateway: int, options: argparse
                     return status if os.waitstatus_to_exitcode(os.waitpid(gateway, 0)[1]) == 0 else 120
                 for items in reader.feed(data):
                     for item in items:
-                        if isinstance(item, AckWanted):
+                        if isinstance(item, Ready):
+                            os.write(go, b"g")
+                        elif isinstance(item, AckWanted):
                             file.flush()
                             ours.send(b"A%d\n" % item.number)
                         elif type(item).__name__ == "AskWaiting" and options.answer:

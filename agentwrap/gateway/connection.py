@@ -16,10 +16,10 @@ from agentwrap.gateway.callers import Caller
 from agentwrap.gateway.client_hello import NeedMore, alert_access_denied
 from agentwrap.gateway.dialling import Dialled, Failed, dial
 from agentwrap.gateway.inspection import Inspection, Meant, Refusal, forbidden
-from agentwrap.gateway.judging import Verdict
+from agentwrap.gateway.judging import Verdict, loopback_of
 from agentwrap.gateway.relay import Passage, abort, last_words, receive
 from agentwrap.gateway.stage import Stage
-from agentwrap.policy.hosts import Address, Host, special, unwrap
+from agentwrap.policy.hosts import Address
 
 _HELLO_S = 2.0
 _DIALLED_MAX = 8
@@ -78,17 +78,17 @@ class Connection:
                 ending, detail = outcome.ending, outcome.detail
                 abort(self._client)
                 return
-            ending, detail = await self._carry(outcome, verdict, names, nursery)
+            ending, detail = await self._carry(outcome, verdict, nursery)
         finally:
             self._closed(ending, detail)
 
     def _candidates(self, verdict: Verdict, names: Sequence[str]) -> list[Address]:
         """Where to dial: the address that was asked for, then others of the same name; each was judged."""
-        inner = unwrap(self._address)
-        if special(Host(address=inner)) == "loopback":
+        inner = loopback_of(self._address)
+        if inner is not None:
             return [inner, *([_LOOPBACKS[inner]] if inner in _LOOPBACKS else [])]
         found = [self._address]
-        if verdict.decision == "allow" and len(names) == 1:
+        if verdict.decision == "allow" and len(names) == 1 and verdict.host == names[0]:
             for one in self._stage.known.addresses_of(names[0]):
                 if one not in found and self._stage.judge.address_of(names[0], one, self._port).decision == "allow":
                     found.append(one)
@@ -108,22 +108,18 @@ class Connection:
                 await self._stage.tell(self._decision(verdict))
         return passing
 
-    async def _carry(
-        self, dialled: Dialled, verdict: Verdict, names: tuple[str, ...], nursery: trio.Nursery
-    ) -> tuple[Ending, bytes]:
+    async def _carry(self, dialled: Dialled, verdict: Verdict, nursery: trio.Nursery) -> tuple[Ending, bytes]:
         server = dialled.sock
         self._led_to = dialled.address
         for sock in (self._client, server):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         passage = self._passage = Passage(self._client, server)
-        inspection = self._inspection = Inspection(self._stage.judge, passage, self._settle)
+        inspection = self._inspection = Inspection(self._stage.judge, self._stage.known, passage, self._settle)
         nursery.start_soon(passage.down)
         refusal: Refusal | None = None
-        if dialled.address != self._address:
-            names = self._stage.known.names_of(dialled.address)
         try:
-            refusal = await inspection.carry(Meant(verdict, dialled.address, names))
+            refusal = await inspection.carry(Meant(verdict, dialled.address))
             if refusal is not None:
                 await self._refuse(passage, refusal)
         except OSError:

@@ -14,6 +14,7 @@ import trio
 from agentwrap.events.egress import Protocol
 from agentwrap.gateway import first_flight as flights
 from agentwrap.gateway.client_hello import NeedMore, alert_access_denied
+from agentwrap.gateway.h2_requests import H2RequestStream
 from agentwrap.gateway.http_head import (
     Forward,
     HttpError,
@@ -24,12 +25,14 @@ from agentwrap.gateway.http_head import (
     malformed_response,
 )
 from agentwrap.gateway.judging import Judge, Verdict
+from agentwrap.gateway.known_names import KnownNames
 from agentwrap.gateway.refusals import http_text, malformed_text
 from agentwrap.gateway.relay import Passage, receive
 from agentwrap.policy.hosts import Address
 from agentwrap.policy.questions import Connect
 
 FIRST_FLIGHT_S = 30.0
+_WORD_S = 3.0
 _TUNNELS_MAX = 3
 
 
@@ -45,9 +48,9 @@ class Meant(msgspec.Struct, frozen=True):
 
     verdict: Verdict
     address: Address | None
-    names: tuple[str, ...]
 
 
+Stream = RequestStream | H2RequestStream
 Settle = Callable[[Verdict, Protocol], Coroutine[Any, Any, Verdict]]
 
 
@@ -58,8 +61,9 @@ class Inspection:
     `alpn`: what was found.
     """
 
-    def __init__(self, judge: Judge, passage: Passage, settle: Settle) -> None:
+    def __init__(self, judge: Judge, known: KnownNames, passage: Passage, settle: Settle) -> None:
         self._judge = judge
+        self._known = known
         self._passage = passage
         self._settle = settle
         self.protocol: Protocol = ""
@@ -73,38 +77,58 @@ class Inspection:
         Raises OSError and trio.ClosedResourceError when the client breaks off while it is read here.
         """
         flight = flights.FirstFlight()
-        kind = await self._classify(flight, held)
-        data = bytes(flight.data)
+        kind, shown = await self._classify(flight, held)
+        data = bytes(flight.data[shown:])
         if isinstance(kind, flights.Tls):
             refusal = await self._tls(kind, meant)
-        elif isinstance(kind, flights.Http):
-            self.protocol = self.protocol or "http"
+        elif isinstance(kind, flights.Http | flights.H2PriorKnowledge):
+            stream = RequestStream() if isinstance(kind, flights.Http) else H2RequestStream()
+            self.protocol = self.protocol or _protocol(stream)
             if self._judge.observes:
-                return await self._watched(meant, data)
-            return await self._requests(meant, data, depth)
+                return await self._watched(stream, meant, data)
+            return await self._requests(stream, meant, data, depth)
         elif isinstance(kind, flights.Malformed):
             refusal = await self._malformed(kind.protocol, kind.why, meant)
+            if refusal is not None and shown:  # the server may have answered already
+                refusal = Refusal(refusal.verdict)
         else:
-            self.protocol = self.protocol or ("h2c" if isinstance(kind, flights.H2PriorKnowledge) else "other")
+            self.protocol = self.protocol or "other"
             refusal = None
         if refusal is None and (not data or await self._passage.send_up(data)):
             await self._passage.carry_up()
         return refusal
 
-    async def _classify(self, flight: flights.FirstFlight, held: bytes) -> flights.Flight:
+    async def _classify(self, flight: flights.FirstFlight, held: bytes) -> tuple[flights.Flight, int]:
+        """What it is, and how many bytes of it the server has seen already.
+
+        A client may say a word and wait for an answer (the Java debugger does): after a while the server hears it and
+        what follows, as long as no first line is complete; then it has to be nothing that is judged.
+        """
         client = self._passage.client
         kind: flights.Flight = flight.feed(held) if held else NeedMore()
         # A client may wait for the server to speak first, for as long as it likes.
         started = trio.current_time() if held else None
+        shown = 0
         while isinstance(kind, NeedMore):
-            with trio.move_on_at(started + FIRST_FLIGHT_S if started is not None else float("inf")) as scope:
+            if started is None:
                 data = await receive(client)
-            if scope.cancelled_caught:
-                why = f"its first message took more than {FIRST_FLIGHT_S:.0f} s"
-                return flights.Malformed("tls" if flight.data[:1] == b"\x16" else "http", why)
-            started = started or trio.current_time()
+                started = trio.current_time()
+            else:
+                wait_s = 0.0 if shown else _WORD_S if flight.harmless else FIRST_FLIGHT_S
+                with trio.move_on_at(started + wait_s if shown < len(flight.data) else float("inf")) as scope:
+                    data = await receive(client)
+                if scope.cancelled_caught and flight.harmless:
+                    held, shown = bytes(flight.data[shown:]), len(flight.data)
+                    if not await self._passage.send_up(held):
+                        return flights.Other("text"), shown
+                    continue
+                if scope.cancelled_caught:
+                    return flights.Malformed("tls", f"its first message took more than {FIRST_FLIGHT_S:.0f} s"), 0
+                started = trio.current_time() if flight.harmless else started
             kind = flight.feed(data) if data else flight.eof()
-        return kind
+        if shown and not isinstance(kind, flights.Other):
+            kind = flights.Malformed("http", "a first word that took long became a request")
+        return kind, shown
 
     async def _tls(self, flight: flights.Tls, meant: Meant) -> Refusal | None:
         hello = flight.hello
@@ -112,7 +136,7 @@ class Inspection:
         self.sni = (hello.sni or "").encode()
         self.alpn = hello.alpn
         self.ech = self.ech or hello.ech
-        verdict = self._judge.server_name(meant.verdict, hello.sni, meant.address, meant.names)
+        verdict = self._judge.server_name(meant.verdict, hello.sni, meant.address, self._names(meant))
         return await self._settled(verdict, meant, alert_access_denied())
 
     async def _malformed(self, protocol: Protocol, why: str, meant: Meant, status: int = 400) -> Refusal | None:
@@ -127,9 +151,8 @@ class Inspection:
         verdict = await self._settle(verdict, self.protocol)
         return None if verdict.passes else Refusal(verdict, words)
 
-    async def _watched(self, meant: Meant, data: bytes) -> Refusal | None:
+    async def _watched(self, stream: Stream, meant: Meant, data: bytes) -> Refusal | None:
         """Nothing is refused: requests are told as they pass, and what cannot be read passes, too."""
-        stream = RequestStream()
         while data:
             try:
                 items = deque(stream.feed(data))
@@ -158,17 +181,22 @@ class Inspection:
     def _judged(self, request: Request, meant: Meant) -> tuple[Verdict, Verdict]:
         """The verdict on a request, and the one that needs no telling."""
         own = meant.verdict
+        names = self._names(meant)
         proxied = request.is_connect or b"://" in request.target[:8]
-        if proxied and not (request.host in meant.names and request.port == own.port and not request.is_connect):
+        if proxied and not (request.host in names and request.port == own.port and not request.is_connect):
             return self._judge.authority(request.host, request.port or own.port), own
-        return self._judge.http_host(own, request.host, meant.address, meant.names), own
+        return self._judge.http_host(own, request.host, meant.address, names), own
 
-    async def _requests(self, meant: Meant, data: bytes, depth: int) -> Refusal | None:
-        requests = _Requests(self._passage)
+    def _names(self, meant: Meant) -> tuple[str, ...]:
+        """The names that led there by now."""
+        return self._known.names_of(meant.address) if meant.address is not None else (meant.verdict.host,)
+
+    async def _requests(self, stream: Stream, meant: Meant, data: bytes, depth: int) -> Refusal | None:
+        requests = _Requests(self._passage, stream)
         try:
             outcome = await self._each(requests, meant, data)
         except HttpError as error:
-            refusal = await self._malformed("http", str(error), meant, error.status)
+            refusal = await self._malformed(_protocol(stream), str(error), meant, error.status)
             return _told(refusal, requests)
         finally:
             self._passage.observe = None
@@ -204,7 +232,7 @@ class Inspection:
                     verdict = await self._settle(verdict, self.protocol)
                     if not verdict.passes:
                         return Refusal(verdict, _forbidden(verdict, item))
-                tunnel = Meant(verdict, None, (verdict.host,)) if item.is_connect else None
+                tunnel = Meant(verdict, None) if item.is_connect else None
                 if not await self._passage.send_up(item.raw):
                     return None
                 items.extendleft(reversed(requests.stream.accept()))
@@ -220,8 +248,8 @@ class Inspection:
 class _Requests:
     """The requests of one connection, and the server's answers to them, which the other direction sees."""
 
-    def __init__(self, passage: Passage) -> None:
-        self.stream = RequestStream()
+    def __init__(self, passage: Passage, stream: Stream) -> None:
+        self.stream = stream
         self._passage = passage
         self._news = trio.Event()
         self._items: list[Item] = []
@@ -260,18 +288,21 @@ class _Requests:
         return b"".join(one.data for one in every if isinstance(one, Forward))
 
     async def _read(self) -> list[Item] | None:
-        deadline = float("inf")
-        while True:
+        data = await receive(self._passage.client)
+        deadline = trio.current_time() + FIRST_FLIGHT_S
+        while data:
+            items = self.stream.feed(data)
+            if items or self.stream.state != "head":
+                return items
             with trio.move_on_at(deadline) as scope:
                 data = await receive(self._passage.client)
             if scope.cancelled_caught:
                 raise HttpError(f"its head took more than {FIRST_FLIGHT_S:.0f} s", 408)
-            if not data:
-                return None
-            items = self.stream.feed(data)
-            if items or self.stream.state != "head":
-                return items
-            deadline = min(deadline, trio.current_time() + FIRST_FLIGHT_S)
+        return None
+
+
+def _protocol(stream: Stream) -> Protocol:
+    return "http" if isinstance(stream, RequestStream) else "h2c"
 
 
 def _told(refusal: Refusal | None, requests: _Requests) -> Refusal | None:

@@ -6,6 +6,7 @@ Knows nothing of sockets. Remembers what a human allowed for the run.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -82,11 +83,11 @@ class Judge:
         """A connection to `address`, which the program got by asking for `names` (newest first), if by any."""
         if self._closed:
             return self._verdict(_closed(), names[0] if names else str(address), port)
-        inner = unwrap(address)
-        if inner in self._own:
-            return self._verdict(_own_address(), str(inner), port)
-        if special(Host(address=inner)) == "loopback":
+        inner = loopback_of(address)
+        if inner is not None:
             return self._loopback(inner, port)
+        if self._own and unwrap(address) in self._own:
+            return self._verdict(_own_address(), str(unwrap(address)), port)
         refused: Verdict | None = None
         for name in names:
             answer = self._connect(name, port, str(address))
@@ -230,6 +231,21 @@ class Judge:
         return Verdict("deny", answer, host, port)
 
 
+@lru_cache(maxsize=_CACHED)
+def loopback_of(address: Address) -> Address | None:
+    """The loopback address that `address` is in the end, if it is one."""
+    inner = unwrap(address)
+    return inner if special(Host(address=inner)) == "loopback" else None
+
+
+@lru_cache(maxsize=_CACHED)
+def _is_name(host: str) -> bool:
+    try:
+        return parse_host(host).address is None
+    except HostError:
+        return False
+
+
 def _refused(rule: str, why: str, change: str) -> Answer:
     return Answer("deny", Rule(f"built-in.{rule}"), why, change)
 
@@ -257,13 +273,6 @@ def _written(answer: Answer) -> bool:
 
 def _askable(answer: Answer) -> bool:
     return _by_default(answer) or answer.rule.where in _ASKABLE
-
-
-def _is_name(host: str) -> bool:
-    try:
-        return parse_host(host).address is None
-    except HostError:
-        return False
 
 
 def _grant(host: str, port: int, address: str) -> Grant:

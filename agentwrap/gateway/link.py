@@ -23,7 +23,7 @@ _LINE_BYTES = 4096
 class Link:
     """One stream socket to the supervisor.
 
-    `over` is set when it ends, or when the supervisor says `Q`; `answered` hears what humans answer.
+    `over` is set when it ends, or when the supervisor says `Q` (`leaving`); `answered` hears what humans answer.
     """
 
     def __init__(self, channel: socket.socket) -> None:
@@ -42,6 +42,7 @@ class Link:
         self._acks = 0
         self._asked: deque[tuple[int, list[trio.Event]]] = deque()
         self.over = trio.Event()
+        self.leaving = False
 
     def put(self, item: Message) -> None:
         """Queue one item; it leaves within some milliseconds."""
@@ -65,7 +66,7 @@ class Link:
                     await self._less.wait()
 
     async def run(self) -> None:
-        """Send and hear until the supervisor is gone or says `Q`."""
+        """Send and hear until the supervisor is gone."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._send)
             await self._hear()
@@ -124,7 +125,7 @@ class Link:
 
     async def _hear(self) -> None:
         buffer = b""
-        while not self.over.is_set():
+        while True:
             await trio.lowlevel.wait_readable(self._channel)
             try:
                 data = self._channel.recv(65536)
@@ -136,8 +137,6 @@ class Link:
                 return
             *lines, buffer = (buffer + data).split(b"\n")
             for line in lines:
-                if line == b"Q":
-                    return
                 self._line(line)
             if len(buffer) > _LINE_BYTES:
                 return
@@ -149,6 +148,9 @@ class Link:
             while self._asked and self._asked[0][0] <= done:
                 for event in self._asked.popleft()[1]:
                     event.set()
+        elif line == b"Q":
+            self.leaving = True
+            self.over.set()
         elif word == b"Y":
             ask, _, answer = rest.partition(" ")
             self.answered(ask, answer)

@@ -85,7 +85,7 @@ class Passage:
 
     __slots__ = (
         *("client", "server", "up_bytes", "down_bytes", "ending", "detail", "observe", "writing", "over"),
-        *("_left", "_down_scope"),
+        *("_left", "_down_over"),
     )
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
@@ -98,7 +98,7 @@ class Passage:
         self.writing = False
         self.over = trio.Event()
         self._left = 2
-        self._down_scope: trio.CancelScope | None = None
+        self._down_over = trio.Event()
 
     async def up(self) -> None:
         """Client to server until the client ends; then the server is told so."""
@@ -114,17 +114,15 @@ class Passage:
         except _SourceError:
             self.cut(b"by the client")
         except _SinkError:
-            self._server_takes_no_more()
+            await self._server_takes_no_more()
         except trio.ClosedResourceError:
             pass  # the other direction has ended it
 
     async def down(self) -> None:
         """Server to client until the server ends; then the client is told so."""
         try:
-            with trio.CancelScope() as scope:
-                self._down_scope = scope
-                await self._pump(self.server, self.client, up=False)
-            if scope.cancelled_caught or self.ending == "reset":
+            await self._pump(self.server, self.client, up=False)
+            if self.ending == "reset":
                 raise _SourceError
         except _SourceError:
             await self._settled()
@@ -136,6 +134,7 @@ class Passage:
         finally:
             if self.observe is not None:
                 self.observe(b"")
+            self._down_over.set()
             self._one_less()
 
     async def send_up(self, data: bytes | bytearray) -> bool:
@@ -143,7 +142,7 @@ class Passage:
         try:
             await send(self.server, data)
         except OSError:
-            self._server_takes_no_more()
+            await self._server_takes_no_more()
             return False
         except trio.ClosedResourceError:
             return False
@@ -176,13 +175,12 @@ class Passage:
                 close(self.client)
                 close(self.server)
 
-    def _server_takes_no_more(self) -> None:
-        """What the server said before it went must still reach the client: the other direction ends this."""
-        if self._down_scope is None or self._left < 2:
-            self.cut(b"by the server")
-        else:
-            self.ending, self.detail = "reset", b"by the server"
-            self._down_scope.deadline = trio.current_time() + _AFTER_RESET_S
+    async def _server_takes_no_more(self) -> None:
+        """What the server said before it went must still reach the client; the other direction carries it there."""
+        self.ending, self.detail = "reset", b"by the server"
+        with trio.move_on_after(_AFTER_RESET_S):
+            await self._down_over.wait()
+        self.cut(b"by the server")
 
     def _end(self, sink: socket.socket) -> None:
         try:

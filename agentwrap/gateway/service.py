@@ -6,6 +6,7 @@ Whatever ends this loop closes the only listener of the run: from then on every 
 import errno
 import resource
 import socket
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 import trio
@@ -34,6 +35,7 @@ from agentwrap.policy.hosts import Address
 from agentwrap.tracing.wire import Ready
 
 _TELL_S = 0.05
+_LAST_S, _STEP_S = 0.3, 0.005
 _NO_ROOM_S = 0.02
 _SPINS = 16
 _DNS_PORT = 53
@@ -68,12 +70,22 @@ async def serve(ports: Ports, settings: Settings) -> None:
                 work.start_soon(publish.serve, published, inside, stage.link.put, settings.now)
             stage.link.put(_ready(ports, settings))
             await stage.link.over.wait()
+            if stage.link.leaving:
+                await _let_end(stage)
             work.cancel_scope.cancel()
         outer.cancel_scope.cancel()
     if log is not None:
         log.finish()
     stage.teller.flush(settings.now(), everything=True)
     await stage.link.leave()
+
+
+async def _let_end(stage: Stage) -> None:
+    """The programs are gone: what they sent last is still accepted, judged and carried, if that takes moments."""
+    with trio.move_on_after(_LAST_S):
+        await trio.sleep(_STEP_S)
+        while stage.live:  # noqa: ASYNC110 - nothing waits for this but us
+            await trio.sleep(_STEP_S)
 
 
 def _take_descriptors() -> None:
@@ -176,6 +188,7 @@ async def _connected(
     stage: Stage, names: DnsService, client: socket.socket, peer: tuple[str, int], nursery: trio.Nursery
 ) -> None:
     connection: Connection | None = None
+    stage.live += 1
     try:
         found = await _whereabouts(stage, client, peer)
         if found is None:
@@ -192,6 +205,7 @@ async def _connected(
             connection.broken(error)
     finally:
         abort(client)
+        stage.live -= 1
 
 
 async def _whereabouts(
@@ -206,6 +220,7 @@ async def _whereabouts(
     return address, port, stage.attribution.by_ends("tcp", (str(_address(peer[0])), peer[1]), (str(address), port))
 
 
+@lru_cache(maxsize=4096)
 def _address(text: str) -> Address:
     address = ip_address(text.partition("%")[0])
     return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address

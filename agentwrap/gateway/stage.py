@@ -34,6 +34,7 @@ class Stage:
     asks: Asks
     admit: Callable[[tuple[Address, ...]], None]
     connections: int = 0
+    live: int = 0
     gaps: set[tuple[str, bytes]] = field(default_factory=set)
 
     def next_connection(self) -> str:

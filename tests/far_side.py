@@ -1,0 +1,153 @@
+"""Small servers for a test's internet: one thread each, on sockets that exist already."""
+
+import datetime as dt
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+
+from agentwrap.gateway import dns
+
+Talk = Callable[[socket.socket], None]
+
+
+class Server:
+    """Accepts on `listener` and has `talk` with each connection, in a thread of its own. `peers` counts them."""
+
+    def __init__(self, listener: socket.socket, talk: Talk) -> None:
+        self.listener = listener
+        self.talk = talk
+        self.heard: list[bytes] = []
+        self.peers = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.peers += 1
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                self.talk(connection)
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self.listener.close()
+
+
+def http(listener: socket.socket, name: str) -> Server:
+    """HTTP/1.1 with keep-alive: answers every request with its own name, the Host and the target."""
+
+    def talk(connection: socket.socket) -> None:
+        buffer = b""
+        while True:
+            while b"\r\n\r\n" not in buffer:
+                data = connection.recv(65536)
+                if not data:
+                    return
+                buffer += data
+            head, _, buffer = buffer.partition(b"\r\n\r\n")
+            server.heard.append(head)
+            lines = head.split(b"\r\n")
+            host = next((line[6:] for line in lines if line.lower().startswith(b"host: ")), b"")
+            body = name.encode() + b" " + host + b" " + lines[0].split()[1] + b"\n"
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    server = Server(listener, talk)
+    return server
+
+
+def echo(listener: socket.socket) -> Server:
+    """Sends back what it hears, and its end when it hears one."""
+
+    def talk(connection: socket.socket) -> None:
+        while data := connection.recv(65536):
+            connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+
+    return Server(listener, talk)
+
+
+def tls(listener: socket.socket, folder: Path, *names: str, protocols: tuple[str, ...] = ()) -> Server:
+    """TLS for these names, then one HTTP answer. `folder` gets `ca.pem` for the clients."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate(folder, names))
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+
+    def talk(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as inner:
+            server.heard.append(inner.recv(65536))
+            body = b"secure\n"
+            inner.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(body), body))
+            inner.unwrap().close()
+
+    server = Server(listener, talk)
+    return server
+
+
+def certificate(folder: Path, names: tuple[str, ...]) -> tuple[Path, Path]:
+    """A self-signed certificate for the names, in `folder`/ca.pem, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
+    start = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + dt.timedelta(days=30))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(one) for one in names]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    public, private = folder / "ca.pem", folder / "key.pem"
+    public.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    public.chmod(0o644)
+    return public, private
+
+
+class Names:
+    """A name server that knows `names`; `asked` keeps what it was asked, in order."""
+
+    def __init__(self, sock: socket.socket, names: Mapping[str, Sequence[str]]) -> None:
+        self.names = dict(names)
+        self.asked: list[str] = []
+        self._sock = sock
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                data, peer = self._sock.recvfrom(4096)
+            except OSError:
+                return
+            query = dns.parse_query(data)
+            self.asked.append(query.name)
+            found = [ip_address(one) for one in self.names.get(query.name.lower(), ())]
+            rcode = dns.NOERROR if query.name.lower() in self.names else dns.NXDOMAIN
+            self._sock.sendto(dns.reply(query, rcode=rcode, addresses=found), peer)
+
+    def close(self) -> None:
+        self._sock.close()
