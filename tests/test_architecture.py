@@ -54,6 +54,7 @@ PURE = {
     *("gateway.netlink.messages", "gateway.netlink.nftables"),
     *("approvals.registry", "approvals.messages", "approvals.permission"),
     *("tracing.stops", "tracing.processes", "tracing.noise", "tracing.syscalls"),
+    *("tracing.guard.sockaddr", "tracing.guard.messages"),
 }
 IMPURE = {
     *("os", "io", "shutil", "tempfile", "mmap", "fcntl", "sqlite3", "pathlib"),

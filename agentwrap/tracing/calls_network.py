@@ -74,6 +74,8 @@ class NetworkCalls:
         self._announce = announce
         self._questions = questions
         self._can_duplicate = True
+        # The guard tells of internet addresses itself, from the one copy that it acts on.
+        self.guarded = False
         self.handlers: dict[str, Callable[[Process, int, Arguments, bool], int]] = {
             "connect": self._connect,
             "bind": self._bind,
@@ -97,6 +99,9 @@ class NetworkCalls:
         if self._questions is None or address.family != "unix":
             return 0
         return self._questions.connecting(process, tid, address, call)
+
+    def _is_guarded(self, address: Address) -> bool:
+        return self.guarded and address.family in ("inet", "inet6")
 
     def _address(self, tid: int, pointer: int, size: int) -> Address | None:
         size = min(size & 0xFFFFFFFF, SOCKADDR_MAX)
@@ -131,7 +136,7 @@ class NetworkCalls:
 
     def _connect(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
         address = self._address(tid, arguments[1], arguments[2])
-        if address is None or address.family == "netlink":
+        if address is None or address.family == "netlink" or self._is_guarded(address):
             return 0
         descriptor = signed(arguments[0])
         transport = self._transport(process, descriptor, address.family)
@@ -271,6 +276,8 @@ class NetworkCalls:
 
     def _sent(self, process: Process, tid: int, descriptor: int, address: Address, pointer: int, size: int) -> int:
         """A datagram with an address: told the first time, counted after that (`ended` tells the count)."""
+        if self._is_guarded(address):
+            return 0
         if address.port == DNS_PORT and address.family in ("inet", "inet6"):
             self._question(process, tid, (address.host, address.port), pointer, size)
         if address.family == "netlink":

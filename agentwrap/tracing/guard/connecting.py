@@ -78,7 +78,7 @@ class Connecting:
         raw = read(self._memory, call.tid, pointer, size)
         known = self._sockets.get(inode)
         if known is None:
-            known = self.adopt(call, descriptor, inode, sockaddr.family_of(raw))
+            known = self.adopt(call, descriptor, inode, raw)
             if known is None:
                 return PASS
         with self._sockets.hold(known, call.process.pid, call.tid, descriptor) as sock:
@@ -89,12 +89,12 @@ class Connecting:
                 return errno.EPERM
             return self._datagram(call, known, sock, raw)
 
-    def adopt(self, call: Call, descriptor: int, inode: int, family: int | None) -> Known | None:
+    def adopt(self, call: Call, descriptor: int, inode: int, raw: bytes) -> Known | None:
         """A socket that we did not make: None if it is none of ours to handle. Raises OSError (EPERM) if it cannot be.
 
         Inherited, accepted, received over a unix socket, or made so long ago that it was forgotten.
         """
-        if family in (AF_UNIX, AF_NETLINK):
+        if sockaddr.family_of(raw) in (AF_UNIX, AF_NETLINK):
             return None  # an internet socket takes no such address
         if self._sockets.takes(call.process.pid):
             sock = self._sockets.take(call.process.pid, call.tid, descriptor)
@@ -107,7 +107,8 @@ class Connecting:
                         return self._sockets.add(sock, sock.type, sock.family, call.process.pid)
         elif is_local(call.tid, inode):
             return None
-        self._told.unknown(call.process, call.name, f"socket:[{inode}]")
+        to = sockaddr.decode(raw)
+        self._told.unknown(call.process, call.name, f"to {to.host} port {to.port}" if to else f"socket:[{inode}]")
         raise UnavailableError(errno.EPERM, os.strerror(errno.EPERM))
 
     def _stream(self, call: Call, known: Known, sock: socket.socket | None, raw: bytes) -> int:

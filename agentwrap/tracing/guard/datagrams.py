@@ -164,7 +164,7 @@ class Datagrams:
     def _find(self, call: Call, descriptor: int, raw: bytes) -> Known | None:
         inode = inode_of(call.tid, descriptor)
         known = self._sockets.get(inode)
-        return known or self._connecting.adopt(call, descriptor, inode, sockaddr.family_of(raw))
+        return known or self._connecting.adopt(call, descriptor, inode, raw)
 
     def _lost(self, call: Call, known: Known) -> int:
         self._told.unknown(call.process, call.name, f"socket:[{known.inode}]")
