@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from agentwrap.cli import presets, trust
+from agentwrap.cli import policy_files, presets, trust
 from agentwrap.cli.package_hosts import configured, policy_bytes
+from agentwrap.cli.policy_files import standing
 from agentwrap.errors import AgentwrapError
 from agentwrap.evidence.asked import places_in
 from agentwrap.policy.document import MAX_BYTES, load
@@ -19,10 +20,6 @@ from agentwrap.policy.flags import Given, flags_policy
 from agentwrap.policy.layers import Layer, Name
 from agentwrap.policy.paths import Places
 from agentwrap.recording import places as where
-
-SYSTEM = Path("/etc/agentwrap/policy.toml")
-PROJECT = "agentwrap.toml"
-_VERSION_CONTROL = (".git", ".hg", ".jj", ".svn")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -79,15 +76,10 @@ def _sources(ours: Mapping[str, str], cwd: Path, given: str | None) -> list[Sour
                 evidence=f"presets: {', '.join(presets.names())}", hint="--policy takes a file or the name of a preset",
             )  # fmt: skip
         found.append(_read("flags", path, given))
-    project = project_file(cwd)
-    candidates: list[tuple[Name, Path | None]] = [
-        ("project", project), ("user", where.policy_path(ours)), ("system", SYSTEM),
-    ]  # fmt: skip
-    for name, file in candidates:
-        if file is not None and _is_there(file):
-            if given is not None and os.path.realpath(file) == os.path.realpath(found[0].path):
-                continue  # named on the command line: whoever did has read it
-            found.append(_read(name, file, str(file)))
+    for name, file in standing(ours, cwd):
+        if given is not None and os.path.realpath(file) == os.path.realpath(found[0].path):
+            continue  # named on the command line: whoever did has read it
+        found.append(_read(name, file, str(file)))
     return found
 
 
@@ -95,37 +87,12 @@ def _read(name: Name, path: Path, shown: str) -> Source:
     return Source(name, path, shown, policy_bytes(path, MAX_BYTES))
 
 
-def _is_there(path: Path) -> bool:
-    """Whether something stands under that name; a link that leads nowhere does, and is told as unreadable."""
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except PermissionError:
-        return False  # a HOME that is not ours to look into holds no policy of ours
-    return True
-
-
-def project_root(cwd: Path) -> Path:
-    """The nearest folder that is under version control, else `cwd` itself."""
-    for folder in (cwd, *cwd.parents):
-        if any(os.path.lexists(folder / name) for name in _VERSION_CONTROL):
-            return folder
-    return cwd
-
-
-def project_file(cwd: Path) -> Path | None:
-    """The project's own policy, or None."""
-    file = project_root(cwd) / PROJECT
-    return file if _is_there(file) else None
-
-
 def run_places(
     ours: Mapping[str, str], agents: Mapping[str, str], cwd: Path, files: Sequence[str], more: Sequence[str] = ()
 ) -> Places:
     """What `~`, `$CWD` and `$TMP` are to the program, and which files are ours: by their names and where these lead."""
     inner = places_in(agents, str(cwd))
-    names = [*map(str, where.own_paths(ours)), f"/run/user/{os.geteuid()}/agentwrap", str(SYSTEM.parent)]
+    names = [*map(str, where.own_paths(ours)), f"/run/user/{os.geteuid()}/agentwrap", str(policy_files.SYSTEM.parent)]
     names += [os.path.abspath(file) for file in (*files, *more)]
     own = dict.fromkeys(one for name in names for one in (name, os.path.realpath(name)))
     key = str(where.key_paths(ours)[0])

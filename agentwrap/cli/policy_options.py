@@ -4,16 +4,19 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
+from agentwrap.cli.policy_files import standing
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
-from agentwrap.policy.flags import Given
-from agentwrap.policy.layers import Layer, mode_of, restricts_network
+
+if TYPE_CHECKING:
+    from agentwrap.policy.flags import Given
+    from agentwrap.policy.layers import Layer
 
 Function = Callable[..., Any]
+_ABOUT_POLICY = ("policy", "allow", "deny", "ro", "rw")
 
 
 class Published(click.ParamType[tuple[int, int]]):
@@ -59,18 +62,27 @@ def policy_options(function: Function) -> Function:
 
 def layers_of(
     given: Mapping[str, Any], environment: Mapping[bytes, bytes], cwd: bytes | None, output: Path
-) -> tuple[Layer, ...]:
+) -> "tuple[Layer, ...]":
     """The layers of a run, out of the values of its options. Raises AgentwrapError, with the status of a failed run."""
+    folder = Path(os.fsdecode(cwd)) if cwd is not None else Path.cwd()
+    named = any(given[name] for name in _ABOUT_POLICY)
+    layers: tuple[Layer, ...] = ()
+    if named or given["network"] == "gateway" or standing(os.environ, folder):
+        layers = _gathered(given, environment, folder, output)
+    _no_contradiction(given, layers)
+    return layers
+
+
+def _gathered(
+    given: Mapping[str, Any], environment: Mapping[bytes, bytes], folder: Path, output: Path
+) -> "tuple[Layer, ...]":
+    import msgspec
+
     from agentwrap.cli.layers import Wish, gather
 
-    wish = Wish(
-        given["policy"],
-        _given(given),
-        given["config"],
-        tuple(f"{output}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
-    )
+    own = tuple(f"{output}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
+    wish = Wish(given["policy"], _given(given), given["config"], own)
     agents = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
-    folder = Path(os.fsdecode(cwd)) if cwd is not None else Path.cwd()
     try:
         layers = gather(os.environ, agents, folder, wish)
         if not layers and given["network"] == "gateway":
@@ -79,11 +91,12 @@ def layers_of(
     except AgentwrapError as error:
         error.exit_status = EXIT_FAILED
         raise
-    _no_contradiction(given, layers)
     return layers
 
 
-def _given(given: Mapping[str, Any]) -> Given:
+def _given(given: Mapping[str, Any]) -> "Given":
+    from agentwrap.policy.flags import Given
+
     ro, rw = _absolute(given["ro"]), _absolute(given["rw"])
     folders = frozenset(path for path in (*ro, *rw) if _may_be_folder(path))
     return Given(given["allow"], given["deny"], ro, rw, folders)
@@ -101,9 +114,9 @@ def _may_be_folder(path: str) -> bool:
         return True
 
 
-def _no_contradiction(given: Mapping[str, Any], layers: tuple[Layer, ...]) -> None:
+def _no_contradiction(given: Mapping[str, Any], layers: "tuple[Layer, ...]") -> None:
     network = given["network"]
-    if network == "host" and layers and restricts_network(layers) and mode_of(layers) != "observe":
+    if network == "host" and layers and _closes_network(layers):
         raise AgentwrapError(
             "usage", "the policy closes the network, and `--network host` leaves it open",
             evidence="\n".join(f"{layer.name}: {layer.policy.file}" for layer in layers),
@@ -119,8 +132,16 @@ def _no_contradiction(given: Mapping[str, Any], layers: tuple[Layer, ...]) -> No
         raise AgentwrapError("usage", "a port of this machine is published twice", exit_status=EXIT_FAILED)
 
 
-def requirements_of(asked: str, layers: tuple[Layer, ...]) -> str:
+def _closes_network(layers: "tuple[Layer, ...]") -> bool:
+    from agentwrap.policy.layers import mode_of, restricts_network
+
+    return restricts_network(layers) and mode_of(layers) != "observe"
+
+
+def requirements_of(asked: str, layers: "tuple[Layer, ...]") -> str:
     """What has to be covered: `--require`, and what the policies require. Raises AgentwrapError `usage`."""
+    if not layers:
+        return asked
     from agentwrap.policy.coverage import parse_requirements, requirement_text
 
     words = [asked] if asked else []
@@ -130,11 +151,13 @@ def requirements_of(asked: str, layers: tuple[Layer, ...]) -> str:
     return ",".join(words)
 
 
-def words_for(layers: tuple[Layer, ...], network: str) -> str:
+def words_for(layers: "tuple[Layer, ...]", network: str) -> str:
     """What the line at the start of a run says of the policy."""
     told = f", network {network}" if network in ("none", "gateway") else ""
     if not layers:
         return told
+    from agentwrap.policy.layers import mode_of
+
     names = dict.fromkeys("command line" if layer.policy.name == "flags" else layer.policy.name for layer in layers)
     unheard = [layer for layer in layers if not layer.trusted]
     trust = "  (the project's policy is not trusted: it only narrows)" if unheard else ""

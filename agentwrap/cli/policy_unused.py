@@ -8,6 +8,7 @@ import click
 from agentwrap.cli import reading
 from agentwrap.cli.output import SETTINGS, Output, common_options, pass_output
 from agentwrap.cli.package_hosts import configured
+from agentwrap.errors import AgentwrapError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,14 @@ def unused_command(output: Output, recording: str | None, given: tuple[str, ...]
     path = Path(recording) if recording is not None else reading.latest()
     with reading.open_recording(path) as source:
         places = places_of(source)
-        layers = recorded_layers(source, places, configured(output.env, Path(places.cwd), given))
+        configs = configured(output.env, Path(places.cwd), given)
+        try:
+            layers = recorded_layers(source, places, configs)
+        except AgentwrapError as error:
+            raise AgentwrapError(
+                "refused", "the recorded policy cannot be read as one", evidence=error.evidence,
+                hint="a secret in it was hidden, or another version wrote it",
+            ) from error  # fmt: skip
         found = unused(source, layers) if layers else None
     if output.json:
         rows = [] if found is None else [{"layer": one.layer, "rule": str(one.rule)} for one in found.idle]

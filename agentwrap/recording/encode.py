@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentwrap.events import AnyEvent, FileState, ProcessExec, RunStart
+from agentwrap.events import AnyEvent, FileState, PolicyLoaded, ProcessExec, RunStart
 from agentwrap.recording.foreign import to_json, to_subject
 from agentwrap.recording.layout import LAYOUTS, Layout, state_fields
 from agentwrap.recording.redact import Redactor
 
 _encode = msgspec.json.Encoder().encode
 _ARGUMENTS = {(RunStart, "command"), (ProcessExec, "argv")}
+# Rare events whose pairs are looked at, too: `joined` leaves pairs out.
+_ALWAYS = (RunStart, PolicyLoaded)
 _ABSENT = {"type": "absent"}
 
 
@@ -46,7 +48,7 @@ class Encoder:
         """Redact `event` and lay it out as a row."""
         event_class = type(event)
         layout = LAYOUTS[event_class]
-        if self._shape_only or event_class is RunStart or self._suspicious(layout.joined(event), bool(layout.many)):
+        if self._shape_only or event_class in _ALWAYS or self._suspicious(layout.joined(event), bool(layout.many)):
             event = self._redacted(event, layout)
         fields, parts = layout.fields(event, self._state)
         subject = event.subject

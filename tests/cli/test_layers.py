@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agentwrap.cli import layers, presets, trust
-from agentwrap.cli.layers import Wish, gather, project_file, run_places
+from agentwrap.cli import policy_files, presets, trust
+from agentwrap.cli.layers import Wish, gather, run_places
+from agentwrap.cli.policy_files import project_file
 from agentwrap.errors import AgentwrapError
 from agentwrap.policy.decide import decide
 from agentwrap.policy.flags import Given
@@ -45,7 +46,7 @@ class Here:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     made = Here(tmp_path)
-    monkeypatch.setattr(layers, "SYSTEM", made.system)
+    monkeypatch.setattr(policy_files, "SYSTEM", made.system)
     monkeypatch.chdir(made.project)
     return made
 
