@@ -134,6 +134,7 @@ class EnforcementPlan(msgspec.Struct, frozen=True):
 
     `holdings`: by path. `left`: what only the stop holds, in words. `reads`, `execs`: whether opens that only read, and
     execs, have to be judged at the stop. `signals`: whether signals have to be, as no Landlock scope holds them.
+    `opened`, `closed`: what may be written (None: everything), and what exists in there and may not.
     """
 
     mode: Mode = "observe"
@@ -144,6 +145,8 @@ class EnforcementPlan(msgspec.Struct, frozen=True):
     reads: bool = False
     execs: bool = False
     signals: bool = False
+    opened: Opened | None = None
+    closed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.mode != "observe"
@@ -171,7 +174,8 @@ def plan(
     """What the kernel can hold of a policy in a tier.
 
     `wall`: a mount namespace of ours above the agent's. `guard`: Landlock of version `landlock_abi` (0: none), with
-    `restricts_network` no TCP connection by the agent itself. `none`: signals, and else the stop alone. In mode `observe`: nothing.
+    `restricts_network` no TCP connection by the agent itself. `none`: signals, and else the stop alone. In mode
+    `observe`: nothing.
     """
     mode = mode_of(layers)
     survey = Survey(layers, disk)
@@ -186,14 +190,24 @@ def plan(
     if opened is not None and opened.everywhere:
         survey.left.append("writes: a rule fits anywhere, so that no folder can be read-only")
         opened = None
+    closed = closed_now(survey, opened)
+    base = msgspec.structs.replace(base, opened=opened, closed=tuple(one.path for one in closed))
     if tier == "wall":
-        base = _with_mounts(base, survey, opened, nobodys, uid)
+        base = _with_mounts(base, survey, opened, closed, nobodys, uid)
     if tier in ("wall", "none"):
         domain = LandlockPlan(scoped=SCOPE_SIGNAL if landlock_abi >= 6 else 0)
         return msgspec.structs.replace(base, landlock=domain, left=(*survey.left, *_never_held(opened)))
     if landlock_abi:
         base = _with_landlock(base, survey, opened, nobodys, landlock_abi, restricts_network)
     return msgspec.structs.replace(base, left=(*survey.left, *_never_held(opened)))
+
+
+def closed_now(survey: Survey, opened: Opened | None) -> list[Closed]:
+    """What exists now, lies where things may be written, and may not be."""
+    found = {one.path: one for one in (survey.closed_in_loose(opened) if opened is not None else ())}
+    for one in survey.closed_writes(opened):
+        found.setdefault(one.path, one)
+    return list(found.values())
 
 
 def _never_held(opened: Opened | None) -> tuple[str, ...]:
@@ -253,7 +267,12 @@ class _Layout:
 
 
 def _with_mounts(
-    base: EnforcementPlan, survey: Survey, opened: Opened | None, nobodys: Answer, uid: int
+    base: EnforcementPlan,
+    survey: Survey,
+    opened: Opened | None,
+    closed_places: Sequence[Closed],
+    nobodys: Answer,
+    uid: int,
 ) -> EnforcementPlan:
     layout = _Layout()
     steps: list[Step] = []
@@ -263,9 +282,7 @@ def _with_mounts(
         steps += [Private(), *(Hold(path) for path in places), ReadOnly("/"), *(Put(path) for path in places)]
         layout.holdings["/"] = Holding("closed", answer=nobodys, pinned=False)
         layout.holdings |= {path: Holding("open") for path in places}
-        for closed in survey.closed_in_loose(opened):
-            layout.close(closed)
-    for closed in survey.closed_writes(opened):
+    for closed in closed_places:
         layout.close(closed)
         for holder in _holders(closed.path):
             layout.pin(holder)

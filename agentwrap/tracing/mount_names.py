@@ -88,7 +88,7 @@ class MountNames:
 
     def __init__(self) -> None:
         self._ours = _Table("/proc/self/mountinfo")
-        self._tables: OrderedDict[int, _Table] = OrderedDict()
+        self._tables: OrderedDict[tuple[int, ...], _Table] = OrderedDict()
 
     def outside(self, tid: int, place: Place) -> bytes | None:
         """The machine's name of a place of thread `tid`; None for one on a file system that the machine has not.
@@ -104,7 +104,7 @@ class MountNames:
             seen = os.readlink(b"/proc/self/fd/%d" % descriptor)
         finally:
             os.close(descriptor)
-        mount = next((one for one in self._table(tid).mounts() if one.number == number), None)
+        mount = self._mount(tid, number)
         if mount is None:
             return place.path  # out of its own sight, too: a descriptor from elsewhere
         # Of a mount in another namespace the kernel tells the path from that namespace's own root; a table begins at
@@ -118,11 +118,28 @@ class MountNames:
         inner = _joined(mount.root, inside + b"/" + name)
         return name_on(self._ours.mounts(), mount.device, inner)
 
-    def _table(self, tid: int) -> _Table:
-        # Tables of one namespace differ by the root of whose they are.
-        key = hash((os.stat(f"/proc/{tid}/ns/mnt").st_ino, os.readlink(f"/proc/{tid}/root")))
-        table = self._tables.get(key)
-        if table is None:
+    def _mount(self, tid: int, number: int) -> Mount | None:
+        # A table shows what lies below the root that a process had when the table was opened (pivot_root(2) moves it).
+        root = os.open(f"/proc/{tid}/root", _O_PATH)
+        try:
+            status = os.fstat(root)
+            key = (os.stat(f"/proc/{tid}/ns/mnt").st_ino, _mount_number(root), status.st_dev, status.st_ino)
+        finally:
+            os.close(root)
+        for fresh in (False, True):
+            for one in self._table(tid, key, fresh).mounts():
+                if one.number == number:
+                    return one
+        return None
+
+    def _table(self, tid: int, key: tuple[int, ...], fresh: bool) -> _Table:
+        table = self._tables.pop(key, None)
+        if table is not None and fresh:
+            table.close()
+            table = None
+        if table is not None:
+            self._tables[key] = table
+        else:
             if len(self._tables) >= _KEPT:
                 self._tables.popitem(last=False)[1].close()
             table = self._tables[key] = _Table(f"/proc/{tid}/mountinfo")

@@ -45,6 +45,7 @@ from agentwrap.tracing.wire import AllEnded, Failed, MainEnded, Sender, Standing
 if TYPE_CHECKING:
     from agentwrap.launching.enforcement import EnforcementPlan
     from agentwrap.policy.layers import Layer
+    from agentwrap.tracing.afterlook import AfterLook
     from agentwrap.tracing.guard import Guard
     from agentwrap.tracing.judging import StopJudge
 
@@ -124,6 +125,7 @@ class Tracer:
         self._found: FoundTree | None = None
         self._guard: Guard | None = None
         self._judge: StopJudge | None = None
+        self._after: AfterLook | None = None
         self._view = own_view()
 
     def _now(self) -> int:
@@ -179,6 +181,7 @@ class Tracer:
         )
         if listener is not None:
             self._guard = self._make_guard(listener)
+            observer.network.guarded = self._guard is not None
         set_id_works = not _no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
         lifecycle = Lifecycle(
             self._sender.put, self._now, self._memory, self._files, observer, set_id_works=set_id_works
@@ -231,8 +234,10 @@ class Tracer:
         layers, plan = self._settings.layers, self._settings.plan
         if not layers or plan is None:
             return None
+        from agentwrap.tracing.afterlook import AfterLook
         from agentwrap.tracing.judging import StopJudge, descends
 
+        self._after = AfterLook(layers, plan) if plan else None
         own, known = os.getpid(), self._tree.tasks
         return StopJudge(
             layers,
@@ -242,6 +247,14 @@ class Tracer:
             lambda pid: pid in known or descends(pid, own),
             self._recorded.hold,
         )
+
+    def _look_once_more(self) -> None:
+        if self._after is None:
+            return
+        try:
+            self._after.tell(self._sender.put, self._now())
+        except Exception as error:
+            self._fault("file-write", f"the look at the end: {error!r}")
 
     def _make_guard(self, listener: notify.Listener) -> "Guard | None":
         settings = self._settings
@@ -517,6 +530,7 @@ class Tracer:
         self._files.finish()
         if self._judge is not None:
             self._judge.finish()
+            self._look_once_more()
         if self._guard is not None:
             self._guard.settle(everything=True)
         launched.channel.setblocking(False)

@@ -242,6 +242,14 @@ def test_the_guard_grants_what_is_open_and_says_what_it_cannot_close() -> None:
     assert any("closed inside" in one for one in found.left)
 
 
+def test_what_is_closed_is_told_in_every_tier_for_a_look_at_the_end() -> None:
+    for tier in ("wall", "guard", "none"):
+        found = planned(CLOSED, "/w/.git/hooks/x", tier=tier, landlock_abi=7)
+        assert found.closed == ("/w/.git/hooks",)
+        assert found.opened is not None
+        assert found.opened.whole == ("/tmp", "/w")
+
+
 def test_the_wall_has_a_domain_for_signals_alone_so_that_mounts_go_on_working() -> None:
     found = planned(CLOSED, landlock_abi=7)
     assert (found.landlock.handled_files, found.landlock.handled_ports, found.landlock.scoped) == (0, 0, SCOPE_SIGNAL)

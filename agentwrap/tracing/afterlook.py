@@ -1,0 +1,82 @@
+"""A look at the end of a run for what the policy denies and is there all the same.
+
+What only the stop refuses can be raced: a name in memory is another one by the time the kernel reads it. Then the call
+was let go for a name that is allowed, and the record knows nothing of the other. Names that have come since, and
+contents that have changed, where the policy says they may not, are told here. Who did it is not known.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+
+from agentwrap.events import Sink
+from agentwrap.events.file import FileEdit, FileState, FileType
+from agentwrap.launching.disk import MachineDisk
+from agentwrap.launching.enforcement import EnforcementPlan, closed_now
+from agentwrap.launching.survey import Survey, join
+from agentwrap.policy.layers import Layer
+from agentwrap.policy.questions import Write
+
+_TYPES: dict[int, FileType] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
+
+_DEEPEST = 8
+
+
+class AfterLook:
+    """Made before the agent runs; `tell` when it is over."""
+
+    def __init__(self, layers: Sequence[Layer], plan: EnforcementPlan) -> None:
+        self._layers = layers
+        self._plan = plan
+        self._before = {path: _state(path) for path in plan.closed if not self._is_mounted(path)}
+
+    def _is_mounted(self, path: str) -> bool:
+        """Nothing of the run changes it: what has changed is somebody else's doing."""
+        holding = self._plan.holdings.get(path)
+        return holding is not None and holding.mechanism == "mount"
+
+    def tell(self, sink: Sink, at_ns: int) -> None:
+        """An edit for each name that should not be there, or not as it is."""
+        survey = Survey(self._layers, MachineDisk())
+        known = set(self._plan.closed)
+        new = [one.path for one in closed_now(survey, self._plan.opened) if one.path not in known]
+        for path in (*self._before, *(name for one in new for name in _not_allowed(survey, one, _DEEPEST))):
+            before, after = self._before.get(path), _state(path)
+            if before != after:
+                sink(
+                    FileEdit(
+                        at_ns=at_ns,
+                        path=os.fsencode(path),
+                        change="delete" if after is None else "create" if before is None else "modify",
+                        via="unknown",
+                        before=before or FileState(type="absent"),
+                        after=after or FileState(type="absent"),
+                    )
+                )
+
+
+def _not_allowed(survey: Survey, path: str, deep: int) -> Iterator[str]:
+    """The name, or, where an empty folder of that name may be made, what is in it and may not."""
+    if survey.disk.kind(path) != "folder" or survey.ask(Write(path, folder=True)).verdict != "allow":
+        if not survey.may_write(path):
+            yield path
+    elif deep:
+        for name, _ in survey.disk.entries(path):
+            yield from _not_allowed(survey, join(path, name), deep - 1)
+
+
+def _state(path: str) -> FileState | None:
+    """What stands under a name, without its content; None for nothing."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return FileState(
+        type=_TYPES.get(stat.S_IFMT(status.st_mode), "other"),
+        size=status.st_size,
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        gid=status.st_gid,
+        mtime_ns=status.st_mtime_ns,
+        omitted="not-kept",
+    )
