@@ -88,7 +88,8 @@ def tls(listener: socket.socket, folder: Path, *names: str, protocols: tuple[str
         context.set_alpn_protocols(list(protocols))
 
     def talk(connection: socket.socket) -> None:
-        with context.wrap_socket(connection, server_side=True) as inner:
+        with context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as inner:
+            inner.do_handshake()
             server.heard.append(inner.recv(65536))
             body = b"secure\n"
             inner.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(body), body))
