@@ -63,7 +63,7 @@ def unused_command(output: Output, recording: str | None, given: tuple[str, ...]
 def _tell(output: Output, found: "Unused") -> None:
     allow = [one for one in found.idle if not one.rule.where.endswith(".deny")]
     deny = [one for one in found.idle if one.rule.where.endswith(".deny")]
-    for title, rows in (("nothing needed", allow), ("nothing met", deny)):
+    for title, rows in (("no use seen", allow), ("never met", deny)):
         if rows:
             output.line([(title, "title")])
             output.lines([("  ", ""), (str(one.rule), "name"), (f"  {one.layer}", "dim")] for one in rows)
@@ -91,4 +91,4 @@ def after_run(source: "Reader", layers: "Sequence[Layer]") -> str:
         if len(idle) > _TOLD_AFTER_A_RUN
         else ""
     )
-    return f"not needed: {told}{more}"
+    return f"no use was seen of {told}{more}"

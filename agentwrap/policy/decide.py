@@ -4,6 +4,8 @@ Denials are asked before permissions, our own before the policy's; what no rule 
 an empty list allows nothing. Where a question leaves something open that would matter, the answer is `unknown`.
 """
 
+from shlex import quote
+
 from agentwrap.policy import defaults
 from agentwrap.policy.hosts import Host, HostError, parse_host, special
 from agentwrap.policy.names import HostPattern
@@ -48,7 +50,7 @@ _OPTIONS = {"network.allow": "--allow", "files.write.allow": "--rw"}
 def _add(policy: Policy, entry: str, where: str) -> str:
     """How somebody adds an entry to a list of the policy."""
     if policy.file == COMMAND_LINE and where in _OPTIONS:
-        return f"add `{_OPTIONS[where]} {entry}` to the command line"
+        return f"add `{_OPTIONS[where]} {quote(entry)}` to the command line"
     return f"add `{entry}` to {where} of {policy.file}"
 
 
@@ -242,10 +244,9 @@ def _write(policy: Policy, question: Write) -> Answer:
     if policy.mode != "observe" and "files.write" not in policy.silent and not question.folder:
         protected = defaults.protected_write(path, policy.places, tree=question.tree)
         if protected is not None:
-            own_name = portable(path, policy.places)
-            change = f"add `{own_name}`, without wildcards, to files.write.allow of {policy.file}"
+            change = f"add `{portable(path, policy.places)}`, without wildcards, to files.write.allow of {policy.file}"
             if policy.file == COMMAND_LINE:
-                change = _add(policy, own_name, "files.write.allow")
+                change = _add(policy, path, "files.write.allow")
             return Answer("deny", _own(protected.name), protected.why, change)
     return _listed(policy.write, "files.write", path, policy)
 
@@ -287,5 +288,7 @@ def _listed(rules: PathRules, section: str, path: str, policy: Policy) -> Answer
         return Answer("allow", rules.default_rule)
     if (allowed := rules.allow.match(path)) is not None:
         return Answer("allow", allowed.rule)
-    change = _add(policy, portable(path, policy.places), f"{section}.allow")
+    # A shell would fill in a `$TMP` of its own.
+    entry = path if policy.file == COMMAND_LINE else portable(path, policy.places)
+    change = _add(policy, entry, f"{section}.allow")
     return Answer("deny", rules.default_rule, "no rule allows it", change)

@@ -3,9 +3,13 @@ from pathlib import Path
 
 import pytest
 import sample_run
+from policy_texts import PLACES
 
-from agentwrap.cli import package_hosts
+from agentwrap.cli import package_hosts, policy_files
 from agentwrap.cli.main import run
+from agentwrap.policy.document import load
+from agentwrap.policy.layers import Layer
+from agentwrap.policy.loaded import loaded_event
 
 Capture = pytest.CaptureFixture[str]
 CI = """version = 1
@@ -168,3 +172,80 @@ def test_the_group_alone_says_what_is_missing(capsys: Capture) -> None:
     assert "error: missing command" in capsys.readouterr().err
     assert run(["policy", "chek"]) == 2
     capsys.readouterr()
+
+
+@pytest.fixture
+def layered(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project and a user with policies of their own."""
+    monkeypatch.setattr(policy_files, "SYSTEM", tmp_path / "etc/policy.toml")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    user = tmp_path / "home/.config/agentwrap/policy.toml"
+    user.parent.mkdir(parents=True)
+    text = CI.replace(', "config:pip"', "")
+    user.write_text(text.replace("ci", "mine").replace("api.", "mine."))
+    Path("agentwrap.toml").write_text(text.replace("ci", "proj"))
+    return user
+
+
+def test_without_a_file_check_tells_what_holds_here(layered: Path, capsys: Capture) -> None:
+    assert run(["policy", "check"]) == 0
+    out = capsys.readouterr().out
+    assert "agentwrap.toml: proj, mode enforce  not trusted: it may only narrow" in out
+    assert f"user     {layered}: mine, mode enforce\n" in out
+    assert out.endswith("mode enforce\n")
+    assert run(["policy", "check", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [(one["layer"], one["trusted"]) for one in document["layers"]] == [("project", False), ("user", True)]
+    assert document["mode"] == "enforce"
+
+
+def test_without_a_file_explain_says_whose_rule_it_was(layered: Path, capsys: Capture) -> None:
+    assert run(["policy", "explain", "connect", "api.example.com:443"]) == 1
+    assert f"({layered}:4) [user]: no rule allows it" in capsys.readouterr().out
+    assert run(["policy", "trust", "agentwrap.toml"]) == 0
+    assert capsys.readouterr().out.startswith("trusted  ")
+    assert run(["policy", "explain", "connect", "api.example.com:443"]) == 0
+    assert ":5) [project]\n" in capsys.readouterr().out
+    assert run(["policy", "explain", "--json", "connect", "mine.example.com:443"]) == 0
+    assert json.loads(capsys.readouterr().out)["layer"] == "user"
+    assert run(["policy", "trust", "agentwrap.toml"]) == 0
+    assert capsys.readouterr().out.startswith("trusted already  ")
+    assert run(["policy", "untrust", "agentwrap.toml"]) == 0
+    assert capsys.readouterr().out.startswith("not trusted any more  ")
+    assert run(["policy", "explain", "connect", "api.example.com:443"]) == 1
+
+
+def test_where_no_policy_holds_that_is_said(layered: Path, capsys: Capture) -> None:
+    layered.unlink()
+    Path("agentwrap.toml").unlink()
+    assert run(["policy", "check"]) == 0
+    assert "no policy holds here" in capsys.readouterr().out
+    assert run(["policy", "explain", "exec", "/bin/ls"]) == 0
+    assert "no policy holds here" in capsys.readouterr().out
+
+
+def test_what_is_not_well_written_is_not_trusted(policy: str, capsys: Capture) -> None:
+    Path(policy).write_text("version = 1\n")
+    assert run(["policy", "trust", policy]) == 2
+    assert "the policy is refused" in capsys.readouterr().err
+
+
+def test_presets_are_asked_by_their_names(policy: str, capsys: Capture) -> None:
+    assert run(["policy", "check", "locked-down"]) == 0
+    assert "locked-down, mode enforce" in capsys.readouterr().out
+    assert run(["policy", "explain", "locked-down", "connect", "a.example:443"]) == 1
+
+
+def test_entries_that_no_use_was_seen_of(policy: str, tmp_path: Path, capsys: Capture) -> None:
+    recording = tmp_path / "r.agentlog"
+    assert run(["policy", "unused", str(sample_run.record(tmp_path / "bare.agentlog"))]) == 0
+    assert capsys.readouterr().out == "the run had no policy\n"
+    loaded = load(CI.encode(), "ci.toml", PLACES, {})
+    sample_run.record(recording, [loaded_event([Layer("flags", loaded)]), *sample_run.items()])
+    assert run(["policy", "unused", str(recording)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("no use seen\n  network.allow `api.example.com:443` (ci.toml:5)  flags\n")
+    assert "$CWD/**" not in out
+    assert run(["policy", "unused", "--json", str(recording)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["unused"][0] == {"layer": "flags", "rule": "network.allow `api.example.com:443` (ci.toml:5)"}

@@ -82,7 +82,7 @@ def test_what_an_option_allows_is_reached_and_the_rest_is_denied_and_told(world:
     assert first.endswith("policy command line (enforce)")
     assert " 1 host connected to, " in last
     assert last.endswith("2 denied: agentwrap show --denied")
-    assert idle == "agentwrap not needed: network.allow `idle.example` (command line:9)"
+    assert idle == "agentwrap no use was seen of network.allow `idle.example` (command line:9)"
     shown = world.agentwrap("show", str(world.recording("one")), "--denied").stdout
     assert f"deny  lookup telemetry.example  2 times  ({tier})\n        who     python3" in shown
     assert "        change  add `--allow telemetry.example:443` to the command line" in shown
@@ -151,6 +151,25 @@ def test_a_policy_that_cannot_hold_starts_nothing(world: World, options: list[st
     assert done.returncode == 125
     assert told in done.stderr
     assert not (world.work / "started").exists()
+
+
+def test_a_strength_that_a_policy_requires_and_the_machine_does_not_give_starts_nothing(world: World) -> None:
+    text = 'version = 1\nname = "strict"\nmode = "enforce"\nrequire = ["wall"]\n[files.write]\ndefault = "allow"\n'
+    (world.work / "strict.toml").write_text(text)
+    options = ["-q", "-o", str(world.recording("strict")), "--policy", "strict.toml"]
+    refused = world.agentwrap(*options, "--tier", "guard", "--", "touch", "started")
+    assert (refused.returncode, (world.work / "started").exists()) == (3, False)
+    assert "connect: covered by guard, wall is required" in refused.stderr
+    assert world.agentwrap(*options, "--tier", "wall", "--", "touch", "started").returncode == 0
+
+
+def test_a_list_of_trusted_policies_that_others_could_have_written_starts_nothing(world: World) -> None:
+    (world.work / "agentwrap.toml").write_text('version = 1\nname = "proj"\nmode = "observe"\n')
+    assert world.agentwrap("policy", "trust", "agentwrap.toml").returncode == 0
+    (world.home / ".local/state/agentwrap/trusted").chmod(0o666)
+    done = world.agentwrap("-q", "--", "touch", "started")
+    assert (done.returncode, (world.work / "started").exists()) == (125, False)
+    assert "others than you can write it" in done.stderr
 
 
 def test_files_are_closed_by_options_and_nothing_of_ours_is_open(world: World) -> None:

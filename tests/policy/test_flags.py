@@ -68,7 +68,8 @@ def test_our_own_files_stay_closed_whatever_the_options_are_about() -> None:
 
 def test_what_would_allow_it_is_an_option() -> None:
     assert decide(made(allow=("api.example",)), EVIL).change == "add `--allow evil.example:443` to the command line"
-    assert decide(made(rw=("/w",)), HOOK).change == "add `--rw $CWD/.git/hooks/pre-commit` to the command line"
+    assert decide(made(rw=("/w",)), HOOK).change == "add `--rw /w/.git/hooks/pre-commit` to the command line"
+    assert decide(made(rw=("/w",)), Write("/t/a b")).change == "add `--rw '/t/a b'` to the command line"
 
 
 def test_beside_a_policy_options_add_to_its_lists_and_change_no_default() -> None:
