@@ -88,6 +88,8 @@ def tls(listener: socket.socket, folder: Path, *names: str, protocols: tuple[str
         context.set_alpn_protocols(list(protocols))
 
     def talk(connection: socket.socket) -> None:
+        if not connection.recv(1, socket.MSG_PEEK):
+            return  # an SSLSocket that meets a reset on its way up is never closed
         with context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as inner:
             inner.do_handshake()
             server.heard.append(inner.recv(65536))

@@ -20,7 +20,7 @@ def ask(host, name):
     try:
         with context.wrap_socket(sock, server_hostname=name) as inner:
             inner.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
-            return inner.recv(15).decode()
+            return b"".join(iter(lambda: inner.recv(4096), b"")).decode()[:15]
     except (ssl.SSLError, OSError) as error:
         return getattr(error, "reason", "") or type(error).__name__
 """
