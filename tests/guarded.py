@@ -33,14 +33,19 @@ from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory
 
 FORBIDDEN = 666
+OWN_ADDRESS = "192.0.2.77"
 ANSWER = ipaddress.IPv4Address("203.0.113.7")
 
 
 def loopback_up() -> None:
+    """And give the machine an address that is not a loopback one, if we may."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             # struct ifreq, SIOCSIFFLAGS, IFF_UP | IFF_RUNNING (netdevice(7))
             fcntl.ioctl(sock, 0x8914, struct.pack("16sH14x", b"lo", 0x41))
+            # SIOCSIFADDR
+            address = struct.pack("=H2x4s8x", socket.AF_INET, socket.inet_aton(OWN_ADDRESS))
+            fcntl.ioctl(sock, 0x8916, struct.pack("16s16s8x", b"lo:1", address))
         except OSError:
             pass  # it is up already, and not ours to change
 

@@ -259,6 +259,12 @@ def ended():
 print(ended())
 try: print(socket.create_connection(("203.0.113.1", 666)).recv(1))
 except ConnectionResetError: print("reset")
+def served(at, to):
+    family = socket.AF_INET6 if ":" in at else socket.AF_INET
+    server = socket.create_server((at, 0), family=family, dualstack_ipv6=at == "::"); to = (to, server.getsockname()[1])
+    c = socket.create_connection(to); a = server.accept()[0]; a.send(b"inner")
+    return c.recv(10), c.getpeername()[:2] == to
+print(served("::1", "::1"), served("", "localhost")[0], served("", "192.0.2.77"), served("::", "127.0.0.1"))
 sys.exit(7)
 """
 
@@ -277,6 +283,7 @@ def test_python_in_every_style(guarded: Guarded, options: tuple[str, ...]) -> No
         "b'SSH-2.0-fake\\r\\n'",
         "the end is heard",
         "reset",
+        "(b'inner', True) b'inner' (b'inner', True) (b'inner', True)",
     ]
     assert ran.status == 7
     assert sum(ran.callers.values()) == 208

@@ -120,18 +120,18 @@ class Connecting:
             known.peer = None
             return self._done(call, raw_calls.connect(sock.fileno(), raw))
         to = self._router.destination(known, sock, raw)
-        inner = self._router.is_inner(to, stream=True)
+        inner = self._router.inner(to, stream=True)
         if known.peer is None:
             self._tell(call, known, to)
-        if not inner and self._router.is_gateway(to):
+        if inner is None and self._router.is_gateway(to):
             return errno.ECONNREFUSED
         if not self._answers.stands(call.request):
             return ANSWERED
         judge = self._router.settings.judge
         if judge is not None and (number := judge(call.process, "tcp", to.host, to.port)):
             return number
-        if inner:
-            return self._start(call, known, sock, to, sockaddr.encode(to, known.family))
+        if inner is not None:
+            return self._start(call, known, sock, to, sockaddr.encode(inner, known.family))
         target = self._router.gateway(known, sock, to, self._router.settings.tcp_port)
         if known.peer is None:  # a connected one says so by itself: EISCONN
             self._router.bind_source(known, sock, target)
@@ -219,12 +219,12 @@ class Connecting:
             known.peer = known.server = None
             return self._done(call, raw_calls.connect(sock.fileno(), raw))
         to = self._router.destination(known, sock, raw)
-        inner = self._router.is_inner(to, stream=False)
+        inner = self._router.inner(to, stream=False)
         self._tell(call, known, to)
         if not self._answers.stands(call.request):
             return ANSWERED
         known.server = None
-        if inner:
+        if inner is not None:
             known.peer = None
             return self._done(call, raw_calls.connect(sock.fileno(), sockaddr.encode(to, known.family)))
         if to.port == DNS_PORT:
@@ -232,7 +232,7 @@ class Connecting:
             number = raw_calls.connect(sock.fileno(), sockaddr.encode(target, known.family))
             if not number:
                 known.server = to
-                self._router.announce(call.process, known, sock, to, wait=True)
+                self._router.announce_datagrams(call.process, known, sock, to)
         else:
             ip = self._router.own_address(known, sock, to, six=self._nowhere.has_six)
             number = self._nowhere.connect(call.process, known, sock, to, ip)

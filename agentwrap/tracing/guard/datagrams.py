@@ -197,7 +197,7 @@ class Datagrams:
         if not to.port:
             raise fail(errno.EINVAL)
         self._told.sent(call.process, "inet" if known.family == AF_INET else "inet6", to, payload)
-        if self._router.is_inner(to, stream=False):
+        if self._router.inner(to, stream=False) is not None:
             return sockaddr.encode(to, known.family)
         if to.port != DNS_PORT:
             self._told.refused(call.process, to)
@@ -212,8 +212,8 @@ class Datagrams:
             if not raw_calls.port_of(sock):
                 any_address = Endpoint(sockaddr.ANY[known.family], 0)
                 raw_calls.bind(sock.fileno(), sockaddr.encode(any_address, known.family))
-            self._router.announce(call.process, known, sock, to, wait=True)
-            known.told = to
+            if self._router.announce_datagrams(call.process, known, sock, to):
+                known.told = to
 
     def _later(self, call: Call, sock: socket.socket, payload: bytes, flags: int, address: bytes | None) -> None:
         ours = raw_calls.duplicate(sock)

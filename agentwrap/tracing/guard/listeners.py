@@ -58,13 +58,13 @@ class Listeners:
                     found += data[at + 16 : at + 16 + 72].ljust(72, b"\0")
                 at += max((size + 3) & ~3, 16)
 
-    def serving(self, to: Endpoint, *, stream: bool) -> list[int]:
-        """Inodes of the sockets that would get what is sent to `to`, those with the exact address first.
+    def serving(self, to: Endpoint, *, stream: bool) -> tuple[list[int], bool]:
+        """Inodes of the sockets that the kernel chooses from for what is sent to `to`, and whether by its address.
 
-        Raises OSError where the kernel does not tell.
+        Several share a port by SO_REUSEPORT. A socket with that very address comes before those without any, and of
+        these the ones of its own family first (net/ipv4/inet_hashtables.c). Raises OSError where nobody tells.
         """
-        exact: list[int] = []
-        any_address: list[int] = []
+        found: dict[int, list[int]] = {}
         protocol = socket.IPPROTO_TCP if stream else socket.IPPROTO_UDP
         states = 1 << LISTENING if stream else 1 << CLOSED | 1 << ESTABLISHED
         for family in (AF_INET, AF_INET6):
@@ -73,12 +73,14 @@ class Listeners:
                 entry = data[at : at + 72]
                 if struct.unpack_from("!H", entry, 4)[0] != to.port:
                     continue
-                inode = struct.unpack_from("=I", entry, _INODE_AT)[0]
                 local: Ip = IPv4Address(entry[8:12]) if family == AF_INET else IPv6Address(entry[8:24])
-                fits = _fits(local, to)
-                if fits is not None:
-                    (exact if fits else any_address).append(inode)
-        return exact + any_address
+                rank = _rank(local, to)
+                if rank is not None:
+                    found.setdefault(rank, []).append(struct.unpack_from("=I", entry, _INODE_AT)[0])
+        if not found:
+            return [], False
+        best = min(found)
+        return found[best], best == 0
 
     def state(self, family: int, port: int, inode: int) -> int | None:
         """The state of a stream socket with this local port (include/net/tcp_states.h); None if it has ended."""
@@ -95,18 +97,20 @@ class Listeners:
             self._netlink = None
 
 
-def _fits(local: Ip, to: Endpoint) -> bool | None:
-    """Whether a socket at `local` gets what goes to `to`: True by its address, False by having none, None if not."""
+def _rank(local: Ip, to: Endpoint) -> int | None:
+    """How well a socket at `local` fits: 0 by its address, 1 and 2 by having none; None: it gets nothing of it."""
     plain = Endpoint(local, 0).plain
     wanted = to.plain
     if wanted.is_unspecified:
         wanted = IPv4Address("127.0.0.1") if wanted.version == 4 else IPv6Address("::1")
     if plain == wanted:
-        return True
+        return 0
     if not plain.is_unspecified:
         return None
+    if plain.version == wanted.version:
+        return 1
     # [::] takes IPv4, too, unless it is V6ONLY: then connecting to it natively fails, as it should.
-    return False if plain.version == 6 or wanted.version == 4 else None
+    return 2 if plain.version == 6 else None
 
 
 class Owners:

@@ -70,15 +70,22 @@ class Router:
             raise fail(errno.EINVAL)
         return found
 
-    def is_inner(self, to: Endpoint, *, stream: bool) -> bool:
-        """Whether the run itself serves this address of the machine's own."""
-        if not to.is_loopback:
-            return False
+    def inner(self, to: Endpoint, *, stream: bool) -> Endpoint | None:
+        """Where the run itself serves what `to` means, None if it does not.
+
+        An address of the machine's own network card is meant for a server without an address, which loopback reaches.
+        """
+        if not to.is_loopback and not (stream and _is_own(to.plain)):
+            return None
         try:
-            serving = self.listeners.serving(to, stream=stream)
+            serving, exact = self.listeners.serving(to, stream=stream)
         except OSError:
-            return False  # the gateway will judge it as any other
-        return bool(serving) and (self._sockets.get(serving[0]) is not None or self._owners.ours(serving[0]))
+            return None  # the gateway will judge it as any other
+        if not serving or not all(self._sockets.get(one) is not None or self._owners.ours(one) for one in serving):
+            return None
+        if to.is_loopback:
+            return to
+        return None if exact else Endpoint(_LOOPBACK if to.plain.version == 4 else _LOOPBACK6, to.port)
 
     def is_gateway(self, to: Endpoint) -> bool:
         """Whether a program talks to the gateway by itself: it would ask the gateway to connect to the gateway."""
@@ -140,6 +147,25 @@ class Router:
         except OSError:
             pass
 
+    def announce_datagrams(self, process: Process, known: Known, sock: socket.socket, to: Endpoint) -> bool:
+        """As `announce`, never waiting: an answer that is lost is asked for again."""
+        try:
+            self.announce(process, known, sock, to)
+        except BlockingIOError:
+            return False
+        return True
+
     def close(self) -> None:
         """Close what was opened to ask."""
         self.listeners.close()
+
+
+def _is_own(ip: Ip) -> bool:
+    """Whether an address is the machine's: then it is the source, too, of what is sent to it. Nothing is sent."""
+    family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.connect((str(ip), 9))
+            return str(sock.getsockname()[0]).partition("%")[0] == str(ip)
+    except OSError:
+        return False

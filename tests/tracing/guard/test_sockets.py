@@ -88,11 +88,12 @@ def test_who_serves_a_port_is_told_by_the_kernel(host: str) -> None:
         for sock, stream in ((server, True), (datagrams, False)):
             to = Endpoint(ip_address(host), sock.getsockname()[1])
             inode = os.fstat(sock.fileno()).st_ino
-            assert listeners.serving(to, stream=stream) == [inode]
-            assert listeners.serving(to, stream=not stream) == []
-            assert listeners.serving(to._replace(ip=ip_address("::" if ":" in host else "0.0.0.0")), stream=stream)
+            assert listeners.serving(to, stream=stream) == ([inode], True)
+            assert listeners.serving(to, stream=not stream) == ([], False)
+            nowhere = to._replace(ip=ip_address("::" if ":" in host else "0.0.0.0"))
+            assert listeners.serving(nowhere, stream=stream) == ([inode], True)
             elsewhere = "::2" if ":" in host else "127.0.0.2"
-            assert listeners.serving(to._replace(ip=ip_address(elsewhere)), stream=stream) == []
+            assert listeners.serving(to._replace(ip=ip_address(elsewhere)), stream=stream) == ([], False)
     listeners.close()
 
 
@@ -101,11 +102,14 @@ def test_a_service_without_an_address_serves_each_and_comes_after_the_exact_one(
     with socket.create_server(("0.0.0.0", 0), reuse_port=True) as any_address:
         port = any_address.getsockname()[1]
         to = Endpoint(ip_address("127.0.0.1"), port)
-        assert listeners.serving(to, stream=True) == [os.fstat(any_address.fileno()).st_ino]
+        assert listeners.serving(to, stream=True) == ([os.fstat(any_address.fileno()).st_ino], False)
+        # Of those that share a port any may be chosen: all are told.
+        with socket.create_server(("0.0.0.0", port), reuse_port=True) as another:
+            inodes = {os.fstat(sock.fileno()).st_ino for sock in (another, any_address)}
+            assert set(listeners.serving(to, stream=True)[0]) == inodes
         with socket.create_server(("127.0.0.1", port), reuse_port=True) as exact:
-            inodes = [os.fstat(sock.fileno()).st_ino for sock in (exact, any_address)]
-            assert listeners.serving(to, stream=True) == inodes
-    assert listeners.serving(to, stream=True) == []
+            assert listeners.serving(to, stream=True) == ([os.fstat(exact.fileno()).st_ino], True)
+    assert listeners.serving(to, stream=True) == ([], False)
     listeners.close()
 
 
