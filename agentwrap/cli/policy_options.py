@@ -67,7 +67,7 @@ def layers_of(
     folder = Path(os.fsdecode(cwd)) if cwd is not None else Path.cwd()
     named = any(given[name] for name in _ABOUT_POLICY)
     layers: tuple[Layer, ...] = ()
-    if named or given["network"] == "gateway" or standing(os.environ, folder):
+    if named or _wants_gateway(given) or standing(os.environ, folder):
         layers = _gathered(given, environment, folder, output)
     _no_contradiction(given, layers)
     return layers
@@ -85,13 +85,18 @@ def _gathered(
     agents = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     try:
         layers = gather(os.environ, agents, folder, wish)
-        if not layers and given["network"] == "gateway":
+        if not layers and _wants_gateway(given):
             # A gateway without a policy judges by the one that lets everything pass.
             layers = gather(os.environ, agents, folder, msgspec.structs.replace(wish, policy="observe"))
     except AgentwrapError as error:
         error.exit_status = EXIT_FAILED
         raise
     return layers
+
+
+def _wants_gateway(given: Mapping[str, Any]) -> bool:
+    """Whether a network of its own is asked for, be it only to publish a port of it."""
+    return bool(given["network"] == "gateway" or (given["publish"] and given["network"] == "auto"))
 
 
 def _given(given: Mapping[str, Any]) -> "Given":
@@ -151,14 +156,14 @@ def requirements_of(asked: str, layers: "tuple[Layer, ...]") -> str:
     return ",".join(words)
 
 
-def words_for(layers: "tuple[Layer, ...]", network: str) -> str:
-    """What the line at the start of a run says of the policy."""
-    told = f", network {network}" if network in ("none", "gateway") else ""
+def words_for(layers: "tuple[Layer, ...]", network: str, tier: str) -> str:
+    """What the line at the start of a run says of the policy, and of what stands between the run and the network."""
+    told = f", {'no network' if network == 'none' else 'network'} ({tier})" if tier else ""
     if not layers:
         return told
     from agentwrap.policy.layers import mode_of
 
     names = dict.fromkeys("command line" if layer.policy.name == "flags" else layer.policy.name for layer in layers)
-    unheard = [layer for layer in layers if not layer.trusted]
+    unheard = any(not layer.trusted for layer in layers)
     trust = "  (the project's policy is not trusted: it only narrows)" if unheard else ""
     return f", policy {' + '.join(names)} ({mode_of(layers)}){told}{trust}"

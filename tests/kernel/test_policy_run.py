@@ -79,7 +79,7 @@ def test_what_an_option_allows_is_reached_and_the_rest_is_denied_and_told(world:
     assert done.stdout.split("\n")[:2] == ["api.example:80 HTTP/1.1 200", "telemetry.example:80 gaierror"]
     assert done.returncode == 0
     first, last, idle = done.stderr.strip().split("\n")
-    assert first.endswith("policy command line (enforce)")
+    assert first.endswith(f"policy command line (enforce), network ({tier})")
     assert " 1 host connected to, " in last
     assert last.endswith("2 denied: agentwrap show --denied")
     assert idle == "agentwrap no use was seen of network.allow `idle.example` (command line:9)"
@@ -110,6 +110,11 @@ def test_a_suggestion_from_an_observed_run_lets_it_pass_without_a_denial(world: 
     judged = [world.agentwrap("check", str(world.recording("seen")), "--policy", file).returncode
               for file in ("mine.toml", "narrow.toml")]  # fmt: skip
     assert judged == [0, 1]
+
+
+def test_a_published_port_alone_closes_nothing(world: World) -> None:
+    done = world.fetch("published", "-q", "-p", "8099:3000", where=BOTH)
+    assert done.stdout == "api.example:80 HTTP/1.1 200\ntelemetry.example:80 HTTP/1.1 200\n"
 
 
 def test_in_mode_observe_a_denial_is_told_and_passes(world: World) -> None:
