@@ -248,7 +248,8 @@ def format_error(data: bytes, rcode: int | None = FORMERR) -> bytes | None:
     flags = int.from_bytes(data[2:4], "big") if len(data) >= 4 else 0
     if (len(data) >= 3 and data[2] & 0x80) or flags & _QR:
         return None
-    return _HEADER.pack(int.from_bytes(data[:2], "big"), _QR | _RA | (flags & (_OPCODE | _RD)) | rcode & 0xF, 0, 0, 0, 0)
+    flags = _QR | _RA | (flags & (_OPCODE | _RD)) | rcode & 0xF
+    return _HEADER.pack(int.from_bytes(data[:2], "big"), flags, 0, 0, 0, 0)
 
 
 def split_tcp(buffer: bytes) -> tuple[list[bytes], bytes]:
