@@ -283,6 +283,8 @@ def _with_mounts(
         layout.holdings["/"] = Holding("closed", answer=nobodys, pinned=False)
         layout.holdings |= {path: Holding("open") for path in places}
     for closed in closed_places:
+        if closed.kind == "link":
+            continue  # nothing can be mounted on a link itself
         layout.close(closed)
         for holder in _holders(closed.path):
             layout.pin(holder)

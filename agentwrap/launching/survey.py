@@ -22,7 +22,8 @@ _WILD = re.compile(r"[*?\[]")
 # No rule names it: what is said about it is the default.
 NOBODYS = "/\x01 no rule names this"
 MAX_BINDS = 400
-_WALK_ENTRIES, _WALK_DEPTH, _GLOB_ENTRIES = 6_000, 6, 500
+_WALK_ENTRIES, _WALK_DEPTH, _GLOB_ENTRIES = 5_000, 6, 500
+_OTHER_ENTRIES, _OTHER_DEPTH = 500, 2
 # Large, and made by tools: what is protected by name in there is left to the stop.
 _NOT_WALKED = frozenset({"node_modules", "__pycache__", ".venv", "venv", "site-packages"})
 
@@ -167,7 +168,7 @@ class Survey:
         kept = (*opened.whole, *opened.files, *opened.loose)
         for name, kind in self.disk.entries(folder):
             path = join(folder, name)
-            if kind == "link" or path in opened.whole or path in opened.files:
+            if path in opened.whole or path in opened.files:
                 continue
             holds = any(one == path or one.startswith(path + "/") for one in kept)
             if kind == "folder" and (holds or self._pattern_below(path)):
@@ -195,21 +196,26 @@ class Survey:
         for path in self._named_for_writes():
             if opened is None or opened.around(path):
                 self._close(path, found)
-        names, patterns = _anywhere(self.places)
+        patterns = _anywhere(self.places)
         patterns += [one.pattern for one in self._denials("write") if one.pattern.expanded.startswith("/**")]
-        for path in self.walk(opened, names, patterns):
+        for path in self.walk(opened, patterns):
             self._close(path, found)
         return list(found.values())
 
     def _close(self, path: str, found: dict[str, Closed]) -> None:
         """The path, if it is closed; what is in it one by one where a rule lifts one of them."""
         real = self.exists(path)
-        if not real or any(defaults.is_under(real, (one,)) for one in found):
+        is_link = self.disk.kind(path) == "link"
+        if (not real and not is_link) or any(defaults.is_under(real or path, (one,)) for one in found):
             return
         answer = self.ask(Write(path))
-        kind = self.disk.kind(real)
         if answer.verdict == "allow" or len(found) >= self.binds_left:
             return
+        if is_link:
+            found[path] = Closed(path, answer, "link")
+            if not real:
+                return
+        kind = self.disk.kind(real)
         if kind == "folder" and any(rule.pattern.may_lie_below(path) for rule in self._literal_allows()):
             for name, _ in self.disk.entries(real):
                 self._close(join(path, name), found)
@@ -238,7 +244,7 @@ class Survey:
         paths = [path for rule in self._denials("read") for path in self._anchored(rule.pattern)]
         everywhere = [one.pattern for one in self._denials("read") if one.pattern.expanded.startswith("/**")]
         if everywhere:
-            paths += self.walk(opened, frozenset(), everywhere)
+            paths += self.walk(opened, everywhere)
         for path in (*self.places.secret, *paths):
             real = self.exists(path)
             if real and not any(defaults.is_under(real, (one,)) for one in found):
@@ -336,26 +342,32 @@ class Survey:
             found = nearer
         return [path for path in found if self.exists(path)]
 
-    def walk(self, opened: Opened | None, names: frozenset[str], patterns: Sequence[PathPattern]) -> list[str]:
-        """Paths below the working directory and what else is opened that have one of the names or fit a pattern.
+    def walk(self, opened: Opened | None, patterns: Sequence[PathPattern]) -> list[str]:
+        """Paths that may fit one of these patterns, by their last names; who asks the policy knows for sure.
 
-        Bounded in depth and number: what lies deeper or later is left to the stop.
+        Looks below the working directory, and less far into what else is opened. Bounded in depth and number: what lies
+        deeper or later is left to the stop.
         """
-        roots = [self.places.cwd]
-        roots += [root for root in (opened.whole if opened else ()) if not defaults.is_under(self.places.cwd, (root,))]
-        todo = [(self.disk.real(root), 0) for root in roots if root != "/"]
+        names = _last_names(patterns)
+        others = [root for root in (opened.whole if opened else ()) if not defaults.is_under(self.places.cwd, (root,))]
+        found = self._walk(self.places.cwd, names, _WALK_ENTRIES, _WALK_DEPTH) if self.places.cwd != "/" else []
+        for root in others:
+            found += self._walk(root, names, _OTHER_ENTRIES, _OTHER_DEPTH)
+        return found
+
+    def _walk(self, root: str, names: re.Pattern[str], budget: int, deepest: int) -> list[str]:
         found: list[str] = []
-        budget = _WALK_ENTRIES
+        todo = [(self.disk.real(root), 0)]
         for folder, depth in todo:
             for name, kind in self.disk.entries(folder):
                 budget -= 1
                 if budget < 0:
-                    self.left.append(f"more than {_WALK_ENTRIES:,} entries to look through, from {folder} on")
+                    self.left.append(f"what is protected in {root}: too much to look through, from {folder} on")
                     return found
                 path = join(folder, name)
-                if name in names or any(pattern.fits(path) for pattern in patterns):
+                if names.match(name):
                     found.append(path)
-                if kind == "folder" and depth < _WALK_DEPTH and not _is_store(path, name):
+                if kind == "folder" and depth < deepest and not _is_store(path, name):
                     todo.append((path, depth + 1))
         return found
 
@@ -368,14 +380,14 @@ def _is_store(path: str, name: str) -> bool:
     return name in _NOT_WALKED or path.endswith("/.git/objects")
 
 
-def _anywhere(places: Places) -> tuple[frozenset[str], list[PathPattern]]:
-    """How protected files are found wherever they lie: by a name, or by the pattern where its last name is open."""
-    names: set[str] = set()
-    patterns: list[PathPattern] = []
-    for text in (path for group in defaults.WRITES for path in group.paths if path.startswith("**/")):
-        last = [one for one in text.split("/") if one != "**"][-1]
-        if _WILD.search(last):
-            patterns.append(parse_pattern(text, places))
-        else:
-            names.add(last)
-    return frozenset(names), patterns
+def _last_names(patterns: Sequence[PathPattern]) -> re.Pattern[str]:
+    """One expression for the last names of patterns; a name that fits everything is not asked about."""
+    last = {[one for one in pattern.expanded.split("/") if one != "**"][-1] for pattern in patterns}
+    sources = [compiled("/" + one).pattern.removeprefix("/").removesuffix("\\Z") for one in sorted(last)]
+    return re.compile("(?:" + "|".join(sources or ["(?!)"]) + r")\Z", re.DOTALL)
+
+
+def _anywhere(places: Places) -> list[PathPattern]:
+    """The patterns of protected files that may lie anywhere."""
+    every = (path for group in defaults.WRITES for path in group.paths if path.startswith("**/"))
+    return [parse_pattern(text, places) for text in every]

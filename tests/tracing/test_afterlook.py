@@ -1,0 +1,66 @@
+import os
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from agentwrap.events.file import FileEdit
+from agentwrap.launching.disk import MachineDisk
+from agentwrap.launching.enforcement import plan
+from agentwrap.policy.layers import Layer
+from agentwrap.policy.paths import Places
+from agentwrap.tracing.afterlook import AfterLook
+from tests.policy_texts import policy
+
+OPEN = '[files.write]\ndefault = "allow"\n'
+
+
+class Look:
+    """A look at a folder as working directory, made now; `edits` is what it tells at the end."""
+
+    def __init__(self, folder: Path, tier: str = "none") -> None:
+        places = Places(str(folder), "/nonexistent", str(folder / "tmp"))
+        layers = (Layer("flags", replace(policy(OPEN), places=places)),)
+        made = plan(layers, MachineDisk(), uid=1000, tier=tier)  # type: ignore[arg-type]
+        self.folder = folder
+        self.look = AfterLook(layers, made)
+
+    def edits(self) -> list[tuple[str, str]]:
+        told: list[FileEdit] = []
+        self.look.tell(told.append, 7)  # type: ignore[arg-type]
+        assert all(edit.via == "unknown" and edit.at_ns == 7 for edit in told)
+        return [(edit.change, os.fsdecode(edit.path).removeprefix(f"{self.folder}/")) for edit in told]
+
+
+def test_nothing_is_told_where_nothing_happened(tmp_path: Path) -> None:
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / ".envrc").write_text("x")
+    look = Look(tmp_path)
+    (tmp_path / "allowed").write_text("x")
+    assert look.edits() == []
+
+
+def test_names_that_came_changed_or_went_are_told(tmp_path: Path) -> None:
+    for name in (".envrc", ".mcp.json"):
+        (tmp_path / name).write_text("x")
+    look = Look(tmp_path)
+    (tmp_path / ".envrc").write_text("other")
+    (tmp_path / ".mcp.json").unlink()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "Jenkinsfile").symlink_to("x")
+    assert look.edits() == [("modify", ".envrc"), ("delete", ".mcp.json"), ("create", "sub/Jenkinsfile")]
+
+
+def test_of_a_folder_that_may_be_made_only_what_may_not_be_in_it_is_told(tmp_path: Path) -> None:
+    look = Look(tmp_path)
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / ".git" / "hooks" / "a.sample").write_text("x")
+    assert look.edits() == []
+    (tmp_path / ".git" / "hooks" / "pre-commit").write_text("x")
+    assert look.edits() == [("create", ".git/hooks/pre-commit")]
+
+
+def test_what_a_mount_holds_was_changed_by_somebody_else(tmp_path: Path) -> None:
+    (tmp_path / ".envrc").write_text("x")
+    look = Look(tmp_path, tier="wall")
+    (tmp_path / ".envrc").write_text("by the user, in another terminal")
+    assert look.edits() == []
