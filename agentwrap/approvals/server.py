@@ -86,13 +86,18 @@ class ControlServer:
 
     def look(self) -> None:
         """Something began to wait: the thread finds out until when."""
-        os.eventfd_write(self._wake, 1)
+        with self.lock:
+            if self._wake >= 0:
+                os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
         """Stop, and take the socket away."""
         self._closing = True
         self.look()
         self._thread.join()
+        with self.lock:
+            os.close(self._wake)
+            self._wake = -1
         self.path.unlink(missing_ok=True)
 
     # The thread.
@@ -121,7 +126,6 @@ class ControlServer:
             self._drop(connection)
         self._selector.close()
         self._listener.close()
-        os.close(self._wake)
 
     def _patience_s(self) -> float | None:
         """How long nothing has to be done by itself, in seconds."""

@@ -34,6 +34,16 @@ def test_a_runtime_folder_that_others_can_write_is_not_taken(tmp_path: Path, mod
     assert runtime / "agentwrap" not in folder.places({"XDG_RUNTIME_DIR": str(runtime)}, tmp_path / "state")
 
 
+def test_another_users_runtime_folder_is_not_taken(tmp_path: Path) -> None:
+    """Under sudo, XDG_RUNTIME_DIR may still be the caller's."""
+    if os.geteuid():
+        pytest.skip("only root can give a folder away")
+    theirs = closed_folder(tmp_path / "theirs")
+    os.chown(theirs, 65534, 65534)
+    assert theirs / "agentwrap" not in folder.places({"XDG_RUNTIME_DIR": str(theirs)}, tmp_path / "state")
+    assert list(folder.sockets(theirs)) == []
+
+
 def test_without_a_runtime_folder_the_state_folder_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 2**31)  # nobody has a folder in /run/user
     assert folder.places({}, tmp_path) == [tmp_path / "run"]

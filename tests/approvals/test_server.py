@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentwrap.approvals import ancestry, client, folder, server
+from agentwrap.approvals import ancestry, client, folder, peers, server
 from agentwrap.approvals.messages import (
     AskPending,
     Failure,
@@ -249,6 +249,35 @@ def test_a_connection_left_behind_by_a_process_that_ended_is_nobodys(served: Ser
     assert '"not-allowed"' in told
     assert "gone" in told
     assert served.answers == []
+
+
+@pytest.mark.parametrize("pidfd", [True, False])
+def test_a_number_that_was_used_again_is_not_who_connected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pidfd: bool
+) -> None:
+    """The process that connected is gone, and its number is that of a process like any other."""
+    if not pidfd:
+        monkeypatch.setattr(peers, "_SO_PEERPIDFD", 0xFFFF)  # a kernel before 6.5 has no such option
+    (tmp_path / "run").mkdir(mode=0o700)
+    code = (
+        "import sys; from pathlib import Path; from agentwrap.approvals import folder\n"
+        "kept = folder.connect(Path(sys.argv[1])); sys.stdin.read()"
+    )
+    with (
+        folder.listen(tmp_path / "run" / "3f2a") as listener,
+        subprocess.Popen([sys.executable, "-c", code, tmp_path / "run" / "3f2a"], stdin=subprocess.PIPE) as other,
+        subprocess.Popen(["sleep", "60"]) as later,
+    ):
+        listener.setblocking(True)
+        with listener.accept()[0] as accepted:
+            peer = peers.Peer(accepted)
+        assert peers.refusal(peer, lambda _pid: False) == ""
+        other.communicate()
+        peer.pid = later.pid
+        peer._accepted_ns -= 3600 * 10**9  # the number is given out again much later
+        assert peers.refusal(peer, lambda _pid: False) == "it is gone"
+        peer.close()
+        later.kill()
 
 
 def test_another_user_is_refused_even_where_the_folder_is_open(
