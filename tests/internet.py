@@ -1,4 +1,4 @@
-"""An internet of a test's own: a network namespace with loopback and documentation addresses, and names that lead there.
+"""An internet of a test's own: a network namespace with loopback and some addresses, and names that lead there.
 
 Nothing in it can reach anything outside of it. A helper process holds it and makes sockets in it for the test; the
 program under test is started inside.
@@ -13,7 +13,7 @@ import struct
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from agentwrap.launching import namespaces
 
@@ -103,7 +103,7 @@ class Internet:
         kind, host, port = request.decode().split()
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            with socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM) as sock:
+            with socket.socket(family, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) as sock:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind((host, int(port)))
                 if kind == "tcp":
@@ -122,6 +122,10 @@ class Internet:
     def listen(self, host: str, port: int) -> socket.socket:
         """A listening socket in there; port 0 for a free one."""
         return self._socket("tcp", host, port)
+
+    def stream(self, host: str) -> socket.socket:
+        """A TCP socket bound to a free port in there, to connect with."""
+        return self._socket("stream", host, 0)
 
     def datagrams(self, host: str, port: int) -> socket.socket:
         """A bound datagram socket in there."""
@@ -153,7 +157,7 @@ class Internet:
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
 
-    def __enter__(self) -> "Internet":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,18 @@
+"""The gateway as the guard tier has it: `announced_run.py POLICY TCP UDP CALLERS SUPERVISOR`, four descriptors."""
+
+import socket
+import sys
+import time
+from pathlib import Path
+
+from agentwrap.gateway.serve import Ports, Settings, run
+from agentwrap.policy.document import load
+from agentwrap.policy.layers import Layer
+from agentwrap.policy.paths import Places
+
+if __name__ == "__main__":
+    policy = load(Path(sys.argv[1]).read_bytes(), "policy.toml", Places("/w", "/home/u"), {})
+    tcp, udp, callers, supervisor = (socket.socket(fileno=int(one)) for one in sys.argv[2:])
+    started = time.monotonic_ns()
+    settings = Settings(layers=(Layer("flags", policy),), tier="guard", now=lambda: time.monotonic_ns() - started)
+    run(Ports(tcp=tcp, udp4=udp, callers=callers, supervisor=supervisor), settings)
