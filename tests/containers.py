@@ -111,11 +111,16 @@ def profile(name: str) -> dict[str, Any]:
 
 
 class Container:
-    """One profile; each `run` is a new container. `keep`: folders shared with it, writable, as they are."""
+    """One profile; each `run` is a new container.
 
-    def __init__(self, name: str, *, keep: Sequence[Path] = ()) -> None:
+    `keep`: folders shared with it, writable, as they are. `share_network`: it stays in our network namespace, which has
+    to be a test's own.
+    """
+
+    def __init__(self, name: str, *, keep: Sequence[Path] = (), share_network: bool = False) -> None:
         self.name = name
         self.keep = [Path(one).resolve() for one in keep]
+        self._left_out = {"cgroup", "network"} if share_network else {"cgroup"}
 
     def _specification(self, work: Path, argv: Sequence[str], cwd: Path, env: dict[str, str]) -> dict[str, Any]:
         subprocess.run(["runc", "spec"], cwd=work, check=True)
@@ -141,7 +146,7 @@ class Container:
         linux = spec["linux"]
         linux.pop("resources", None)
         # A network namespace of its own with loopback alone: nothing in a test may reach outside.
-        linux["namespaces"] = [one for one in linux["namespaces"] if one["type"] != "cgroup"]
+        linux["namespaces"] = [one for one in linux["namespaces"] if one["type"] not in self._left_out]
         linux["seccomp"] = chosen["seccomp"]
         return spec
 

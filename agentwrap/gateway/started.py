@@ -287,7 +287,7 @@ def fix(refusal: Refusal) -> str:
     if refusal.step == "user namespace" and refusal.errno in (errno.EPERM, errno.EACCES):
         return "docker run --security-opt seccomp=unconfined (a container); sysctl kernel.unprivileged_userns_clone=1"
     if refusal.step.startswith("packet"):
-        return "modprobe -a nf_tables nft_tproxy nft_socket nft_reject_inet nfnetlink_log"
+        return "modprobe -a nf_tables nft_tproxy nft_socket nft_reject_inet nft_log nfnetlink_log nft_objref"
     return "agentwrap doctor"
 
 

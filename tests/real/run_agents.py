@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,18 +102,25 @@ def _as_plain_user() -> list[str]:
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
 
 
-def run(case: str, user: str) -> Run:
-    """Run one case. The lab makes a repository, starts the fake model and puts our command before the agent's."""
+def run(case: str, user: str, *options: str, more: Sequence[str] = (), label: str = "") -> Run:
+    """Run one case. The lab makes a repository, starts the fake model, puts our command before the agent's.
+
+    `user`: `root`, `plain`, or a container's profile (`containers`). `options`: of `agentwrap run`, `more`: of the lab.
+    `label` keeps runs of the same case apart.
+    """
     agent, _, scenario = case.partition(":")
-    name = f"agentwrap-{case.replace(':', '-')}-{user}"
-    wrap = f"{shlex.join([sys.executable, '-m', 'agentwrap'])} run -q -o {{dir}}/run.agentlog --"
+    name = f"agentwrap-{case.replace(':', '-')}-{user}{label}"
+    wrap = shlex.join([sys.executable, "-m", "agentwrap", "run", "-q", "-o", "{dir}/run.agentlog", *options, "--"])
+    if user not in ("root", "plain"):
+        inside = Path(__file__).with_name("in_container.py")
+        wrap = f"{shlex.join([sys.executable, str(inside), user])} {{dir}} -- {wrap}"
     if user == "plain":
         give = f'chown -R {NOBODY}:{NOBODY} {{dir}} && cd {{dir}}/repo && exec {shlex.join(_as_plain_user())} "$@"'
         wrap = f"sh -c '{give}' sh env USER=plain {wrap}"
     found = lab()
     assert found is not None
     words = [sys.executable, "lab.py", "run", agent, "--name", name, "--wrap", wrap, "--no-sample"]
-    words += ["--scenario", scenario or "basic", "--timeout", str(TIMEOUT_S - 10)]
+    words += ["--scenario", scenario or "basic", "--timeout", str(TIMEOUT_S - 10), *more]
     environment = dict(os.environ)
     # A plain user's Python does not write its caches into somebody else's checkout anyway.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
