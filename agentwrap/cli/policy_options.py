@@ -156,8 +156,11 @@ def requirements_of(asked: str, layers: "tuple[Layer, ...]") -> str:
     return ",".join(words)
 
 
-def words_for(layers: "tuple[Layer, ...]", network: str, tier: str) -> str:
-    """What the line at the start of a run says of the policy, and of what stands between the run and the network."""
+def words_for(layers: "tuple[Layer, ...]", network: str, tier: str, *, attended: bool) -> str:
+    """What the line at the start of a run says of the policy, and of what stands between the run and the network.
+
+    `attended`: in mode `ask`, somebody can be asked.
+    """
     told = f", {'no network' if network == 'none' else 'network'} ({tier})" if tier else ""
     if not layers:
         return told
@@ -166,4 +169,7 @@ def words_for(layers: "tuple[Layer, ...]", network: str, tier: str) -> str:
     names = dict.fromkeys("command line" if layer.policy.name == "flags" else layer.policy.name for layer in layers)
     unheard = any(not layer.trusted for layer in layers)
     trust = "  (the project's policy is not trusted: it only narrows)" if unheard else ""
-    return f", policy {' + '.join(names)} ({mode_of(layers)}){told}{trust}"
+    mode: str = mode_of(layers)
+    if mode == "ask" and tier:
+        mode += ": agentwrap pending" if attended else ": nobody is there to be asked, see --ask-timeout"
+    return f", policy {' + '.join(names)} ({mode}){told}{trust}"

@@ -173,7 +173,7 @@ def command(output: Output, /, command: tuple[str, ...], stream: bool, quiet: bo
     except OSError:
         pass  # readers then look for the newest file in the default folder
     if not quiet:
-        told = words_for(options.layers, options.network, session.outcome.tier)
+        told = words_for(options.layers, options.network, session.outcome.tier, attended=session.attended)
         output.note([("agentwrap ", "dim"), (f"recording to {options.output}{told}", ""), (_mode_words(mode), "dim")])
     follower = _follow(options.output) if stream and not quiet else None
     outcome = session.run()

@@ -36,7 +36,7 @@ _SI_KERNEL = 0x80  # siginfo: sent by the terminal driver, which also sent it to
 class Session:
     """One run, from options to a closed recording. Use once: `prepare`, then `run`.
 
-    `say`: one line to the human at the terminal, when something waits for one.
+    `say`: one line to the human at the terminal, when something waits for one. `attended`: somebody can be asked.
     """
 
     def __init__(self, options: RunOptions, say: Callable[[str], None] = lambda _line: None) -> None:
@@ -53,7 +53,7 @@ class Session:
         self._over = False
         self._made_file = False
         self._around: Surroundings
-        self._attended = False
+        self.attended = False
         self._desk: Desk | None = None
 
     def _now(self) -> int:
@@ -100,8 +100,8 @@ class Session:
         """Namespaces, gateway and what else the policy asks for."""
         from agentwrap.session import asking, surroundings
 
-        self._attended = asking.attended(self.options)
-        around = surroundings.surround(self.options, self._now, attended=self._attended)
+        self.attended = asking.attended(self.options)
+        around = surroundings.surround(self.options, self._now, attended=self.attended)
         self.outcome.tier = around.tier
         return around
 
@@ -226,7 +226,7 @@ class Session:
         """What the gateway's events go to: the recorder, and, where it asks a human, the desk."""
         from agentwrap.session import asking
 
-        if not self._attended:
+        if not self.attended:
             return self._pump.put
         pump = self._pump
         desk = self._desk = asking.open_desk(self.options, self._tracer_pid, pump, gateway, self._now, self._say)

@@ -160,7 +160,8 @@ def test_silence_is_a_denial(world: World) -> None:
 def test_without_anybody_there_it_is_denied_at_once(world: World) -> None:
     """No terminal, and nobody said that somebody will answer: as in a CI job."""
     world.start(f"{FETCH}a.example/")
-    assert world.end()[0] == "403"
+    out, err = world.end()
+    assert (out, "(ask: nobody is there to be asked, see --ask-timeout)" in err) == ("403", True)
     assert world.events("ask.waiting", "ask.answered") == []
     assert NOBODY in world.events("net.decision")[0].data["why"]
     assert list((world.folder / "runtime").rglob("*")) == []
@@ -174,6 +175,7 @@ def test_at_a_terminal_somebody_is_asked(world: World) -> None:
         world.say("approve", question["ask"])
         out, err = world.end()
         assert (out, f"(agentwrap approve {question['id']})" in err) == ("200", True)
+        assert "(ask: agentwrap pending)" in err
     finally:
         os.close(ours)
         os.close(theirs)
