@@ -82,7 +82,7 @@ def test_a_name_in_the_documentation_is_in_the_source(name: str) -> None:
 def test_a_name_that_is_not_there_is_noticed() -> None:
     assert resolves("text.escape")
     assert not resolves("text.unescape")
-    assert not resolves("session.Session.nothing")
+    assert not resolves("session.conductor.Session.nothing")
     assert not resolves("nowhere.at_all")
 
 
