@@ -13,6 +13,7 @@ from agentwrap.tracing.guard.listeners import Listeners, Owners
 from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_UNSPEC, Endpoint, Ip
 from agentwrap.tracing.guard.sockets import STREAM, Known, Sockets
 from agentwrap.tracing.processes import Process
+from agentwrap.tracing.syscalls.addresses import DNS_PORT
 
 _LOOPBACK, _LOOPBACK6 = IPv4Address("127.0.0.1"), IPv6Address("::1")
 # Ports of one address are used up by connections that are over but linger (TIME_WAIT, a minute): then the next one.
@@ -86,6 +87,18 @@ class Router:
         if to.is_loopback:
             return to
         return None if exact else Endpoint(_LOOPBACK if to.plain.version == 4 else _LOOPBACK6, to.port)
+
+    def is_vacant(self, to: Endpoint) -> bool:
+        """Whether nobody at all listens on a loopback port: then a connect is refused, whatever a policy says.
+
+        So `localhost` falls back from [::1], and who waits for a server of its own is not told that it is there.
+        """
+        if not to.is_loopback or to.port == DNS_PORT:
+            return False
+        try:
+            return not self.listeners.serving(to, stream=True)[0]
+        except OSError:
+            return False
 
     def is_gateway(self, to: Endpoint) -> bool:
         """Whether a program talks to the gateway by itself: it would ask the gateway to connect to the gateway."""
