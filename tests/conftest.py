@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NOBODY = 65534
 
 # Tests in these folders look at the kernel or at a terminal while time passes: two at once disturb each other.
-SERIAL_FOLDERS = {"launching", "tracing", "kernel", "journeys", "real", "containers"}
+SERIAL_FOLDERS = {"launching", "tracing", "kernel", "journeys", "real", "containers", "adversary"}
 
 
 # Started in the background or by nohup, we would hand ignored signals down to every command a test runs.

@@ -1,4 +1,4 @@
-"""Where things are in the outside world of the adversary: documentation names and addresses, the same for all its parts.
+"""Where things are in the outside world of the adversary: documentation names and addresses, for all its parts.
 
 Each row of the table has a forbidden address of its own in both families, so that whatever arrives there is known to be
 that row's. Standard library alone: the programs inside read it too.
@@ -37,10 +37,19 @@ unix = ["{folder}/passer.sock"]
 [files]
 write = {{ default = "deny", allow = ["$CWD/**"] }}
 """
-CLOSED = 'version = 1\nname = "closed"\nmode = "enforce"\n\n[network]\ndefault = "deny"\n\n[files.write]\ndefault = "allow"\n'
-OPEN = (
-    'version = 1\nname = "open"\nmode = "enforce"\n\n[network]\ndefault = "allow"\n\n[files.write]\ndefault = "allow"\n'
-)
+CLOSED = """\
+version = 1
+name = "closed"
+mode = "enforce"
+
+[network]
+default = "deny"
+
+[files.write]
+default = "allow"
+"""
+OPEN = CLOSED.replace("closed", "open").replace('"deny"', '"allow"')
+ASK = POLICY.replace('"enforce"', '"ask"')
 
 
 def forbidden(row: int) -> str:

@@ -1,6 +1,6 @@
 """The table: 67 known ways around a wrapper, and how each has to end. Data only.
 
-`right`: what the right behaviour is, in words. `expect`: the outcome of each attempt where it is not `block`, by letter.
+`right`: what the right behaviour is, in words. `expect`: how each attempt ends where that is not `block`, by letter.
 `elsewhere`: tiers in which a letter ends otherwise, with the reason. Rows 61 to 67 are about MCP.
 """
 
@@ -57,7 +57,12 @@ ROWS: tuple[Row, ...] = (
     Row(9, "IPv6 left open where IPv4 is closed", "block: no IPv6 route either"),
     Row(10, "A bare address", "block unless listed", {"a": "see"}),
     Row(11, "Metadata service, link-local, loopback, where everything is allowed", "block even then", policy="open"),
-    Row(12, "A name that is allowed and leads to a private address", "block: the address dialled is judged"),
+    Row(
+        12,
+        "A name that is allowed and leads to a private address",
+        "block: the address dialled is judged",
+        {"c": "see"},
+    ),
     Row(13, "A lookup before the rule is asked", "block; never looked up"),
     Row(14, "Data in names", "block what is not listed, see the rest", {"c": "see"}),
     Row(15, "DNS by TCP, on an odd port, at another resolver", "block"),
@@ -68,7 +73,7 @@ ROWS: tuple[Row, ...] = (
     Row(20, "MPTCP, SCTP, TCP fast open", "block or see"),
     Row(21, "Other families: vsock, AF_ALG, TIPC, ...", "block: the families are a list"),
     Row(22, "NO_PROXY, --noproxy", "block: there is no other route"),
-    Row(23, "SNI of another name; domain fronting", "block; inside of TLS a gap", {"b": "gap"}),
+    Row(23, "SNI of another name; domain fronting", "block; what is inside of TLS is not looked at", {"b": "see"}),
     Row(24, "Plain HTTP with another Host", "block: what is dialled is what was judged", {"a": "see"}),
     Row(25, "CONNECT through an allowed host", "block: every CONNECT is judged"),
     Row(26, "A redirect to an unlisted host", "block: the second request is judged anew"),
@@ -76,7 +81,7 @@ ROWS: tuple[Row, ...] = (
     Row(28, "Another host on a kept connection; HTTP/2 coalescing", "block: each request is judged"),
     Row(29, "The gateway as deputy to the machine's loopback", "block"),
     Row(30, "A port that is allowed for one host, used for another", "block"),
-    Row(31, "The supervisor's control socket from inside", "block: not reachable"),
+    Row(31, "The supervisor's control socket from inside", "block: not reachable", policy="ask"),
     Row(32, "An allowed host used as a store", "see, with sizes", {"a": "see", "b": "see"}),
     Row(33, "docker, podman and containerd sockets", "block connect, not only the file"),
     Row(34, "D-Bus and systemd", "block"),

@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -19,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import addresses
+from adversary import addresses
+from adversary.table import ROWS, Row
+from adversary.verdicts import NOTHING, Outcome, Recorded, arrived, judge
 from containers import Container, missing
-from outcome import NOTHING, Outcome, Recorded, judge
-from table import ROWS, Row
 from wrapping import events
 
 HERE = Path(__file__).resolve().parent
@@ -30,7 +31,7 @@ ROOT = HERE.parent.parent
 PLAIN = 65534
 CONTAINERS = ("docker", "podman", "drop-all", "no-ptrace")
 TIERS = ("wall-root", "wall-user", *CONTAINERS)
-POLICIES = {"": addresses.POLICY, "closed": addresses.CLOSED, "open": addresses.OPEN}
+POLICIES = {"": addresses.POLICY, "closed": addresses.CLOSED, "open": addresses.OPEN, "ask": addresses.ASK}
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -38,9 +39,9 @@ def refusal(tier: str) -> str:
     """Why a tier cannot run here; empty if it can."""
     if tier == "wall-root" and os.geteuid():
         return "needs root"
-    if tier in CONTAINERS:
-        return missing()
-    if tier == "wall-user" and not os.geteuid():
+    if tier in CONTAINERS and (why := missing()):
+        return why
+    if tier in ("wall-user", "drop-all") and not os.geteuid():
         probe = subprocess.run(
             [sys.executable, "-c", "import agentwrap, click, msgspec"], preexec_fn=_become(PLAIN), capture_output=True
         ) if _reachable() else None  # fmt: skip
@@ -177,16 +178,27 @@ def restrictions(folder: Path) -> list[str]:
     return ["--network", "gateway", "--policy", str(folder / "policy.toml")]
 
 
-def run(tier: str, numbers: Sequence[int], *, policy: str = "", terminal: bool = False, inherit: bool = False) -> Ran:
-    """Run these rows in one agentwrap. `inherit`: with a connected socket open; `terminal`: under one of its own."""
+def run(
+    tier: str,
+    numbers: Sequence[int],
+    *,
+    policy: str = "",
+    terminal: bool = False,
+    inherit: bool = False,
+    bare: bool = False,
+) -> Ran:
+    """Run these rows in one agentwrap, or with none (`bare`).
+
+    `inherit`: with a connected socket open; `terminal`: under one of its own.
+    """
     uid = uid_of(tier)
     folder = Path(tempfile.mkdtemp(prefix="agentwrap-adversary-", dir="/tmp"))
     try:
-        environment = _prepare(folder, policy, uid)
+        environment = _prepare(folder, policy, uid) | {"ADVERSARY_BARE": "1" * bare}
         with world(folder, uid) as pid:
             recording = folder / "run.agentlog"
             words = [sys.executable, "-m", "agentwrap", "run", "-q", "-o", str(recording), *restrictions(folder), "--"]
-            words += [sys.executable, "-B", str(HERE / "inside"), ",".join(map(str, numbers))]
+            words = [*words * (not bare), sys.executable, "-B", str(HERE / "inside"), ",".join(map(str, numbers))]
             done = _start(tier, words, pid, uid, folder, environment, terminal=terminal, inherit=inherit)
             log = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
         try:
@@ -194,7 +206,10 @@ def run(tier: str, numbers: Sequence[int], *, policy: str = "", terminal: bool =
         except ValueError:
             reports = []
         rows = events(recording) if recording.exists() else []
-        return Ran(done.returncode, done.stderr, reports, log, Recorded(rows), _left(reports))
+        left = _left(reports)
+        for number in left:
+            os.kill(number, signal.SIGKILL)
+        return Ran(done.returncode, done.stderr, reports, log, Recorded(rows), left)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -209,19 +224,18 @@ def _start(
     given: list[int] = []
     if inherit:
         given = [_connected(pid)]
-    report, keywords = folder / "report", {}
+    report = folder / "report"
+    keywords: dict[str, Any] = {"stdin": subprocess.DEVNULL}
     if terminal:
         leader, follower = pty.openpty()
         keywords = {"stdin": follower, "start_new_session": True}
-        words = [*words[:-3], "sh", "-c", '"$@" >"$0"', str(work / "report"), *words[-3:]]
+        words = [*words[:-4], "sh", "-c", '"$@" >"$0"', str(work / "report"), *words[-4:]]
         words = ["setsid", "--ctty", "--wait", *words]
         report = work / "report"
     try:
         done = subprocess.run(
             words, env=env, preexec_fn=enter, pass_fds=given, capture_output=True, text=True, timeout=240, **keywords
-        ) if keywords else subprocess.run(
-            words, env=env, preexec_fn=enter, pass_fds=given, capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL
-        )  # fmt: skip
+        )
     finally:
         for number in given:
             os.close(number)
@@ -279,15 +293,47 @@ def judged(ran: Ran, row: Row) -> list[tuple[dict[str, Any], Outcome]]:
     return found
 
 
-def everything(tier: str) -> dict[int, list[tuple[dict[str, Any], Outcome]]]:
-    """All rows of the table that run, in one tier: as few runs as their needs allow."""
-    together = [row for row in ROWS if row.runs and row.together]
+def without(ran: Ran) -> dict[tuple[int, str], str]:
+    """(row, letter) to what came of the attempt without agentwrap: empty if it got through, else the error."""
     found = {}
-    ran = run(tier, [row.number for row in together])
-    for row in together:
-        found[row.number] = judged(ran, row)
-    for row in ROWS:
-        if row.runs and not row.together:
-            needs = {"policy": row.policy, "terminal": row.terminal, "inherit": row.inherit}
-            found[row.number] = judged(run(tier, [row.number], **needs), row)  # type: ignore[arg-type]
+    for report in ran.reports:
+        for attempt in report["attempts"]:
+            through = attempt["reached"] or arrived(attempt, report["row"], ran.log)
+            found[report["row"], attempt["letter"]] = "" if through else attempt["refused"] or "no answer"
     return found
+
+
+@dataclass
+class Tier:
+    """What one tier showed: how connections were covered, each attempt's outcome, and how it goes without agentwrap."""
+
+    covered: str
+    rows: dict[int, list[tuple[dict[str, Any], Outcome]]]
+    bare: dict[tuple[int, str], str]
+
+
+def everything(tier: str, only: Sequence[int] = ()) -> Tier:
+    """All rows of the table that run, in one tier: as few runs as their needs allow."""
+    chosen = [row for row in ROWS if row.runs and (not only or row.number in only)]
+    together = [row.number for row in chosen if row.together]
+    bare = without(run(tier, [row.number for row in chosen if not row.alone], bare=True))
+    ran = run(tier, together) if together else None
+    found, covered = {}, ran.tier() if ran else ""
+    for row in chosen:
+        if not row.together or ran is None:
+            needs = {"policy": row.policy, "terminal": row.terminal, "inherit": row.inherit}
+            own = run(tier, [row.number], **needs)  # type: ignore[arg-type]
+            covered = covered or own.tier()
+            found[row.number] = judged(own, row)
+        else:
+            found[row.number] = judged(ran, row)
+        found[row.number] = [(attempt, _against(attempt, row, outcome, bare)) for attempt, outcome in found[row.number]]
+    return Tier(covered, found, bare)
+
+
+def _against(attempt: dict[str, Any], row: Row, outcome: Outcome, bare: dict[tuple[int, str], str]) -> Outcome:
+    """What the machine refuses with agentwrap or without never comes to anybody's notice: its own word."""
+    refused = attempt.get("refused", "")
+    if outcome.word == NOTHING and refused and bare.get((row.number, attempt["letter"])) == refused:
+        return Outcome("machine", f"{refused}, with agentwrap or without")
+    return outcome

@@ -161,8 +161,12 @@ class Servers:
 
     def _talk(self, connection: socket.socket, local: str) -> None:
         """HTTP where it looks like it, else an answer to whatever comes."""
+        rings = False  # HTTP/2 by prior knowledge: answered once a request is there, not for its greeting
         while data := connection.recv(65536):
             self.log("tcp", local, data)
+            rings = rings or data.startswith(b"PRI * HTTP/2")
+            if rings and b".example" not in data:
+                continue
             word = data.split(b" ", 1)[0]
             if not (word.isalpha() and b" HTTP/1." in data.split(b"\r\n", 1)[0]):
                 connection.sendall(b"outside\n")
@@ -183,7 +187,8 @@ class Servers:
             return b"HTTP/1.1 101 switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
         target = head.split(b" ")[1]
         if target.startswith(b"/redirect/"):
-            where = target.removeprefix(b"/redirect/")
+            host, _, path = target.removeprefix(b"/redirect/").partition(b"/")
+            where = host + b"/" + path[::-1]  # the mark goes backwards until then
             return b"HTTP/1.1 302 found\r\nLocation: http://%b\r\nContent-Length: 0\r\n\r\n" % where
         return b"HTTP/1.1 200 ok\r\nContent-Length: 8\r\n\r\noutside\n"
 
@@ -314,6 +319,9 @@ def start(folder: Path, uid: str) -> Servers:
         path = folder / "run" / name.format(uid=uid)
         path.parent.mkdir(parents=True, exist_ok=True)
         servers.unix(f"/run/{name.format(uid=uid)}")
+    if not os.geteuid():
+        for path in (folder / "run/user", *(folder / "run/user").rglob("*")):
+            os.chown(path, int(uid), int(uid))
     servers.unix("/run/systemd/notify", socket.SOCK_DGRAM)
     for name in ABSTRACT:
         servers.unix("\0" + name)

@@ -12,7 +12,6 @@ import signal
 import socket
 import struct
 import subprocess
-import threading
 import time
 from pathlib import Path
 
@@ -20,7 +19,12 @@ from addresses import ALLOWED, RESOLVER, forbidden
 from probing import Row, Skip, Told, ask, converse, libc, python, say, sockaddr, supervisors, syscall, verdict
 
 NEWNS, NEWUSER, NEWPID, NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
-SAY = "import sys; sys.path[:0] = sys.argv[1:3]; import probing; print(probing.say(sys.argv[3], int(sys.argv[4]), sys.argv[5]))"
+SAY = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+import probing
+print(probing.say(sys.argv[3], int(sys.argv[4]), sys.argv[5]))
+"""
 
 
 def _say_as(program: list[str], row: int, mark: str, port: int = 80) -> str:
@@ -108,34 +112,33 @@ def row_40(row: Row) -> None:
 
 
 def row_41(row: Row) -> None:
-    def race(mark: str) -> str:
-        """One thread connects, another rewrites the address in between."""
+    def race(mark: str) -> object:
+        """One process connects, another rewrites the address in the memory they share."""
         good, bad = sockaddr(ALLOWED, 80), sockaddr(forbidden(41), 80)
-        shared = ctypes.create_string_buffer(good, 16)
-        over = threading.Event()
-
-        def flip() -> None:
-            while not over.is_set():
-                shared[:16] = bad  # type: ignore[index]
-                shared[:16] = good  # type: ignore[index]
-
+        shared = mmap.mmap(-1, mmap.PAGESIZE)
+        shared[:16] = good
+        pointer = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(shared)))
         with contextlib.suppress(OSError):
             ask(b"allowed.example", RESOLVER)
-        threading.Thread(target=flip, daemon=True).start()
+        flipping = os.fork()
+        if not flipping:
+            while True:
+                shared[:16] = bad
+                shared[:16] = good
         sent = 0
         try:
             for _ in range(400):
                 with socket.socket() as sock:
-                    sock.settimeout(2)
-                    if libc.connect(sock.fileno(), shared, 16):
+                    if libc.connect(sock.fileno(), pointer, 16):
                         continue
                     with contextlib.suppress(OSError):
-                        sock.sendall(f"GET /{mark} HTTP/1.1\r\nHost: allowed.example\r\n\r\n".encode())
-                        sock.recv(100)
-                        sent += 1
+                        sock.settimeout(2)
+                        sock.sendall(b"GET /x HTTP/1.1\r\nHost: allowed.example\r\n\r\n")
+                        sent += bool(sock.recv(100))
         finally:
-            over.set()
-        return {"reached": "", "refused": "", "detail": f"{sent} of 400 connections were answered"}  # type: ignore[return-value]
+            os.kill(flipping, signal.SIGKILL)
+            os.waitpid(flipping, 0)
+        return {"reached": "", "refused": "", "detail": f"{sent} of 400 connections were answered"}
 
     row.attempt("the address is rewritten while connect runs", race, port=80, limit_s=40, race=True)
 
@@ -147,16 +150,12 @@ def row_42(row: Row) -> None:
     def swap(_mark: str) -> str:
         """A symbolic link changes between an allowed and a forbidden target while somebody opens it for writing."""
         Path("mine-42").write_text("mine\n")
-        over = threading.Event()
-
-        def flip() -> None:
-            while not over.is_set():
-                for number, target in enumerate((str(victim), "mine-42")):
-                    with contextlib.suppress(OSError):
-                        os.symlink(target, f"swap-{number}")
-                        os.rename(f"swap-{number}", "swapped")
-
-        threading.Thread(target=flip, daemon=True).start()
+        flipping = os.fork()
+        while not flipping:
+            for number, target in enumerate((str(victim), "mine-42")):
+                with contextlib.suppress(OSError):
+                    os.symlink(target, f"swap-{number}")
+                    os.rename(f"swap-{number}", "swapped")
         try:
             for _ in range(400):
                 with contextlib.suppress(OSError):
@@ -164,7 +163,8 @@ def row_42(row: Row) -> None:
                     os.write(descriptor, b"taken\n")
                     os.close(descriptor)
         finally:
-            over.set()
+            os.kill(flipping, signal.SIGKILL)
+            os.waitpid(flipping, 0)
         text = victim.read_text()
         if text != "untouched\n":
             return f"the file outside has {text!r}"
@@ -192,20 +192,16 @@ def row_43(row: Row) -> None:
         os.close(descriptor)
         return "opened the memory"
 
-    def write(pid: int) -> str:
+    def foreign(number: int, pid: int) -> str:
+        """process_vm_readv, process_vm_writev: an address of our own, since the question is whether we may at all."""
         byte = ctypes.create_string_buffer(8)
-        start = int(Path(f"/proc/{pid}/maps").read_text().split("-")[0], 16)
-        vector = struct.pack("@PN", ctypes.addressof(byte), 1)
-        syscall(
-            310,
-            pid,
-            ctypes.create_string_buffer(vector),
-            1,
-            ctypes.create_string_buffer(struct.pack("@PN", start, 1)),
-            1,
-            0,
-        )
-        return "read the memory"
+        vector = ctypes.create_string_buffer(struct.pack("@PN", ctypes.addressof(byte), 1))
+        try:
+            syscall(number, pid, vector, 1, vector, 1, 0)
+        except OSError as error:
+            if error.errno != errno.EFAULT:
+                raise
+        return "looked into the memory"
 
     def trace(pid: int) -> str:
         syscall(101, 0x4206, pid, 0, 0)  # PTRACE_SEIZE
@@ -220,7 +216,8 @@ def row_43(row: Row) -> None:
         return syscall(438, handle, 0, 0) * "" or "took a descriptor"
 
     row.attempt("/proc/PID/mem of agentwrap", lambda mark: each(memory, mark), local=True)
-    row.attempt("process_vm_readv of agentwrap", lambda mark: each(write, mark), local=True)
+    row.attempt("process_vm_readv of agentwrap", lambda mark: each(lambda pid: foreign(310, pid), mark), local=True)
+    row.attempt("process_vm_writev of agentwrap", lambda mark: each(lambda pid: foreign(311, pid), mark), local=True)
     row.attempt("ptrace of agentwrap", lambda mark: each(trace, mark), local=True)
     row.attempt("pidfd_getfd of agentwrap", lambda mark: each(descriptor, mark), local=True)
 
@@ -264,31 +261,46 @@ def row_44(row: Row) -> None:
     row.attempt("pidfd_send_signal", by_pidfd, local=True)
 
 
-def row_45(row: Row) -> None:
-    def join(_mark: str) -> str:
-        last: OSError = OSError(errno.ESRCH, "no process of agentwrap's is visible")
-        ours = os.readlink("/proc/self/ns/net")
-        for pid in supervisors():
-            for kind in ("net", "mnt", "user"):
-                try:
-                    if kind == "net" and os.readlink(f"/proc/{pid}/ns/net") == ours:
-                        continue
-                    descriptor = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY)
-                    syscall(308, descriptor, 0)
-                    return f"joined {kind} of {pid}"
-                except OSError as error:
-                    last = error
-        raise last
+def _join(_mark: str) -> str:
+    """By the files in /proc, and by a handle of the process (setns(2), Linux 5.8)."""
+    last: OSError = OSError(errno.ESRCH, "no process of agentwrap's is visible")
+    ours = os.readlink("/proc/self/ns/net")
+    for pid in supervisors():
+        for kind, flag in (("net", NEWNET), ("mnt", NEWNS), ("user", NEWUSER)):
+            try:
+                if kind == "net" and os.readlink(f"/proc/{pid}/ns/net") == ours:
+                    continue
+                syscall(308, os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY), 0)
+            except OSError as error:
+                last = error
+            else:
+                return f"joined {kind} of {pid}"
+            try:
+                syscall(308, os.pidfd_open(pid), flag)
+            except OSError as error:
+                last = error
+            else:
+                return f"joined {kind} of {pid}"
+    raise last
 
+
+def row_45(row: Row) -> None:
     def fresh(mark: str) -> str:
         """A network namespace inside is allowed, nested sandboxes need it; it has no way out."""
         syscall(272, NEWUSER | NEWNET)
         return say(forbidden(45), 80, mark)
 
-    def clone3(mark: str) -> str:
-        arguments = struct.pack("=8Q", NEWUSER | NEWNET, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
+    def cloned(mark: str) -> str:
+        """clone3, and where that is not there clone, as a C library does."""
+        flags = NEWUSER | NEWNET
+        arguments = struct.pack("=8Q", flags, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
         reading, writing = os.pipe()
-        pid = syscall(435, ctypes.create_string_buffer(arguments), len(arguments))
+        try:
+            pid = syscall(435, ctypes.create_string_buffer(arguments), len(arguments))
+        except OSError as error:
+            if error.errno != errno.ENOSYS:
+                raise
+            pid = syscall(56, flags | signal.SIGCHLD, 0, 0, 0, 0)
         if not pid:
             try:
                 os.write(writing, say(forbidden(45), 443, mark).encode())
@@ -301,9 +313,9 @@ def row_45(row: Row) -> None:
             raise OSError(int(answer[1:]), os.strerror(int(answer[1:])))
         return answer
 
-    row.attempt("setns to agentwrap's namespaces", join, local=True)
+    row.attempt("setns to agentwrap's namespaces", _join, local=True)
     row.attempt("unshare, then connect", fresh, port=80)
-    row.attempt("clone3 with namespaces, then connect", clone3, port=443)
+    row.attempt("clone3 or clone with namespaces, then connect", cloned, port=443)
 
 
 def row_46(row: Row) -> None:
@@ -312,8 +324,12 @@ def row_46(row: Row) -> None:
         reading, writing = os.pipe()
         if not os.fork():
             os.setsid()
+            middle = os.getpid()
             if not os.fork():
-                while os.getppid() == row_46_parent:
+                quiet = os.open("/dev/null", os.O_RDWR)
+                for number in range(3):
+                    os.dup2(quiet, number)
+                while os.getppid() == middle:
                     os.sched_yield()
                 try:
                     answer = say(forbidden(46), 80, mark)
@@ -321,7 +337,7 @@ def row_46(row: Row) -> None:
                     answer = f"!{error.errno or 0}"
                 os.write(writing, f"{os.getpid()} {answer}".encode())
                 os.close(writing)
-                time.sleep(300)
+                time.sleep(60)
             os._exit(0)
         os.close(writing)
         os.wait()
@@ -332,7 +348,6 @@ def row_46(row: Row) -> None:
             return {"refused": refused, "detail": os.strerror(number), "more": {"daemon": int(pid)}}  # type: ignore[return-value]
         return {"reached": answer, "more": {"daemon": int(pid)}}  # type: ignore[return-value]
 
-    row_46_parent = os.getpid()
     row.attempt("a daemon connects, and stays", daemon, port=80, outlives=True)
 
 

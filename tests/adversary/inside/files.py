@@ -142,7 +142,9 @@ def row_56(row: Row) -> None:
         except OSError as error:
             raise Skip("no O_TMPFILE on this file system") from error
         os.write(descriptor, b"after\n")
-        os.link(f"/proc/self/fd/{descriptor}", "linked-56", follow_symlinks=True)
+        # Python's own os.link does not follow (linkat(2), AT_SYMLINK_FOLLOW).
+        if libc.linkat(-100, f"/proc/self/fd/{descriptor}".encode(), -100, b"linked-56", 0x400):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         return Path("linked-56")
 
     def renamed() -> Path:

@@ -132,4 +132,4 @@ def row_12(row: Row) -> None:
                 found += lookup("rebind.example")
         return http("rebind.example", mark, "127.0.0.1" if "127.0.0.1" in found else "", port=LOOPBACK_PORT)
 
-    row.attempt("a name that changes its mind", rebound)
+    row.attempt("a name that changes its mind", rebound, only=ALLOWED)

@@ -29,7 +29,7 @@ class Skip(Exception):  # noqa: N818 -- it is an answer
     """This attempt cannot be made on this machine; the reason."""
 
 
-class Told(OSError):
+class Told(OSError):  # noqa: N818 -- it is an answer
     """Refused by an answer instead of by the kernel: a 403, NXDOMAIN, an alert."""
 
     def __init__(self, words: str) -> None:
@@ -206,6 +206,8 @@ def supervisors() -> list[int]:
 
     What lies above it (a test runner, a shell) and agentwraps of other people must never be touched by an attempt.
     """
+    if os.environ.get("ADVERSARY_BARE"):
+        return [os.getppid()]  # no agentwrap: what the machine says of another process of ours
     recording = (os.environ["ADVERSARY_FOLDER"] + "/run.agentlog").encode()
     found = []
     for entry in Path("/proc").iterdir():

@@ -88,7 +88,7 @@ def row_25(row: Row) -> None:
 def row_26(row: Row) -> None:
     def follow(mark: str, host: str) -> str:
         _known()
-        url = f"http://allowed.example/redirect/{host}/{mark}"
+        url = f"http://allowed.example/redirect/{host}/{mark[::-1]}"
         try:
             return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5).read().decode()
         except urllib.error.HTTPError as error:
@@ -98,8 +98,8 @@ def row_26(row: Row) -> None:
                 raise Told(str(error)) from error
             raise error.reason from error
 
-    row.attempt("to a name", lambda mark: follow(mark, f"{mark}.row26.example"), target="row26.example")
-    row.attempt("to an address", lambda mark: follow(mark, forbidden(26)), port=80, target=forbidden(26))
+    row.attempt("to a name", lambda mark: follow(mark, "row26.example"))
+    row.attempt("to an address", lambda mark: follow(mark, forbidden(26)), port=80)
 
 
 def row_27(row: Row) -> None:
@@ -195,7 +195,7 @@ def row_31(row: Row) -> None:
         places += [f"/run/user/{os.getuid()}/agentwrap", "/run/agentwrap", "/tmp/agentwrap"]
         found = [path for place in places if place for path in Path(place).rglob("*") if path.is_socket()]
         tried = []
-        for path in (one for one in found if "agentwrap" in str(one)):
+        for path in (one for one in found if "/agentwrap/" in str(one)):
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.settimeout(2)
                 try:
@@ -227,8 +227,8 @@ def row_31(row: Row) -> None:
             return f"approved: {done.stdout}"
         raise Told(done.stderr.strip()[-200:])
 
-    row.attempt("a socket file", by_file, local=True)
-    row.attempt("an abstract socket", by_abstract, local=True)
+    row.attempt("a socket file", by_file, local=True, absent="no control socket is to be seen")
+    row.attempt("an abstract socket", by_abstract, local=True, absent="it has no abstract name")
     row.attempt("`agentwrap approve`", by_command, local=True, limit_s=25)
 
 

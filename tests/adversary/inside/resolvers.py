@@ -157,7 +157,7 @@ def row_19(row: Row) -> None:
     four, six = (socket.AF_INET, forbidden(19)), (socket.AF_INET6, forbidden_6(19))
     icmp, icmp6 = socket.IPPROTO_ICMP, socket.IPPROTO_ICMPV6
     row.attempt("an echo", lambda mark: echo(mark, socket.SOCK_DGRAM, icmp, *four))
-    row.attempt("an echo by IPv6", lambda mark: echo(mark, socket.SOCK_DGRAM, icmp6, *six))
+    row.attempt("an echo by IPv6", lambda mark: echo(mark, socket.SOCK_DGRAM, icmp6, *six), unanswered=True)
     row.attempt("a raw socket", lambda mark: echo(mark, socket.SOCK_RAW, icmp, *four))
 
     def packet(_mark: str) -> str:
@@ -170,7 +170,16 @@ def row_19(row: Row) -> None:
 
 def row_20(row: Row) -> None:
     row.attempt("MPTCP", lambda mark: say(forbidden(20), 80, mark, protocol=262), port=80)
-    row.attempt("SCTP", lambda mark: say(forbidden(20), 80, mark, protocol=132), port=80)
+
+    def sctp(mark: str) -> str:
+        try:
+            return say(forbidden(20), 80, mark, protocol=132)
+        except OSError as error:
+            if error.errno == errno.EPROTONOSUPPORT:
+                raise Skip("no SCTP in this kernel") from error
+            raise
+
+    row.attempt("SCTP", sctp, port=80)
 
     def fast_open(mark: str) -> str:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:

@@ -89,7 +89,7 @@ def row_37(row: Row) -> None:
             with socket.socket(fileno=numbers[0]) as given:
                 return converse(given, mark.encode())
 
-    row.attempt("inherited", inherited, local_claim=False)
+    row.attempt("inherited", inherited, absent="what was open at the start is closed")
     row.attempt(
         "passed by SCM_RIGHTS, from an allowed socket", passed, path=os.environ["ADVERSARY_FOLDER"] + "/passer.sock"
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import addresses
+from adversary import addresses
 
 DENIALS = ("net.decision", "dns.query", "net.refused", "act.denied", "process.denied")
 NOTHING = "NOTHING"
@@ -82,6 +82,10 @@ def arrived(attempt: Mapping[str, Any], row: int, log: Iterable[Mapping[str, Any
     return ""
 
 
+def _mine(attempt: Mapping[str, Any], entry: Mapping[str, Any], only: str) -> bool:
+    return attempt["token"] in entry["data"] and entry["what"] == "tcp" and not entry["local"].startswith(only + ":")
+
+
 def judge(attempt: Mapping[str, Any], row: int, log: Sequence[Mapping[str, Any]], recorded: Recorded) -> Outcome:
     """The outcome of one attempt."""
     if attempt["skipped"]:
@@ -97,6 +101,8 @@ def judge(attempt: Mapping[str, Any], row: int, log: Sequence[Mapping[str, Any]]
     if attempt.get("flood"):
         return _flood(attempt, row, log, events)
     through = arrived(attempt, row, log)
+    if (only := attempt.get("only")) and (astray := [e["local"] for e in log if _mine(attempt, e, only)]):
+        return Outcome(NOTHING, f"it got to {astray}, where only {only} was allowed")
     if attempt.get("local"):
         through = through or attempt["reached"]
     elif attempt["reached"] and not through:
@@ -128,8 +134,10 @@ def _reached(attempt: Mapping[str, Any], through: str, events: Sequence[Any]) ->
 def _refused(attempt: Mapping[str, Any], events: Sequence[Any]) -> Outcome:
     said = attempt["refused"] or "no answer"
     denials = sorted({_told(event) for event in events if denies(event)})
-    if said in ("hung", "timeout"):
+    if said in ("hung", "timeout") and not (attempt.get("unanswered") and denials):
         return Outcome(NOTHING, f"{said}: a refusal has to come at once ({', '.join(denials) or 'no row'})")
+    if said == "ENOENT" and attempt.get("absent"):
+        return Outcome("block", f"nothing to try: {attempt['absent']}")
     if denials:
         return Outcome("block", f"{said}; {', '.join(denials)}")
     if gaps := sorted({event.data["cause"] for event in events if event.kind == "gap"}):
