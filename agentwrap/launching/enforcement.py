@@ -134,7 +134,8 @@ class EnforcementPlan(msgspec.Struct, frozen=True):
 
     `holdings`: by path. `left`: what only the stop holds, in words. `reads`, `execs`: whether opens that only read, and
     execs, have to be judged at the stop. `signals`: whether signals have to be, as no Landlock scope holds them.
-    `opened`, `closed`: what may be written (None: everything), and what exists in there and may not.
+    `opened`, `closed`: what may be written (None: everything), and what exists in there and may not. `other_names`:
+    real paths and what rules call them.
     """
 
     mode: Mode = "observe"
@@ -147,6 +148,7 @@ class EnforcementPlan(msgspec.Struct, frozen=True):
     signals: bool = False
     opened: Opened | None = None
     closed: tuple[str, ...] = ()
+    other_names: tuple[tuple[str, str], ...] = ()
 
     def __bool__(self) -> bool:
         return self.mode != "observe"
@@ -183,10 +185,12 @@ def plan(
     execs = any(layer.policy.exec.default == "deny" or layer.policy.exec.deny for layer in layers)
     own = bool(survey.places.secret)
     if mode == "observe":
-        return EnforcementPlan(reads=reads, execs=execs)
+        return EnforcementPlan(reads=reads, execs=execs, other_names=survey.other_names())
     nobodys = survey.ask(Write(NOBODYS))
     opened = survey.opened() if nobodys.verdict != "allow" else None
-    base = EnforcementPlan(mode=mode, reads=reads or own, execs=execs, signals=landlock_abi < 6)
+    base = EnforcementPlan(
+        mode=mode, reads=reads or own, execs=execs, signals=landlock_abi < 6, other_names=survey.other_names()
+    )
     if opened is not None and opened.everywhere:
         survey.left.append("writes: a rule fits anywhere, so that no folder can be read-only")
         opened = None

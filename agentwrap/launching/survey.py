@@ -261,17 +261,41 @@ class Survey:
         """Single programs that exist and may not be run."""
         found = []
         for rule in self._denials("exec"):
-            real = self.exists(rule.pattern.expanded) if rule.pattern.literal else ""
+            path = rule.pattern.expanded
+            # Behind a link may be a program with many names, of which one is denied.
+            real = self.exists(path) if rule.pattern.literal and self.disk.kind(path) != "link" else ""
             if real and self.disk.kind(real) == "file":
                 found.append(Closed(real, Answer("deny", rule.rule, "deny is asked first", f"remove {rule.rule}")))
         return found
+
+    def other_names(self) -> tuple[tuple[str, str], ...]:
+        """(real path, path in a rule) where they differ: calls are judged by the real one, rules have been written."""
+        named = [self.places.cwd, self.places.home, self.places.tmp, *self.places.own, *self.places.secret]
+        for layer in self.layers:
+            policy = layer.policy
+            for rules in (policy.write, policy.read, policy.exec):
+                for rule in (
+                    *rules.allow.literal.values(),
+                    *rules.allow.wild,
+                    *rules.deny.literal.values(),
+                    *rules.deny.wild,
+                ):
+                    head = head_of(rule.pattern)[0]
+                    # A link to a program is another program's name, not another name for it.
+                    named.append(posixpath.dirname(head) if rules is policy.exec and rule.pattern.literal else head)
+            named += [one.pattern.expanded for one in policy.unix.literal.values() if one.pattern.expanded[:1] == "/"]
+        found = ((self.disk.real(path), path) for path in dict.fromkeys(named))
+        return tuple((real, path) for real, path in found if real != path and "/" not in (real, path))
 
     # Sockets
 
     def ways_out(self) -> list[Closed]:
         """Unix sockets that exist and no rule names; folders under /run that hold nothing else, as a whole."""
         found: dict[str, Closed] = {}
-        for text in (*defaults.WAYS_OUT.paths, *self.places.sockets):
+        for path in self.places.sockets:
+            for socket, answer in self._sockets(self.disk.real(path), [1]):
+                found.setdefault(socket, Closed(socket, answer, "socket"))
+        for text in defaults.WAYS_OUT.paths:
             pattern = parse_pattern(text, self.places)
             head, is_whole = head_of(pattern)
             if is_whole and head.startswith("/run/") and (real := self.exists(head)):

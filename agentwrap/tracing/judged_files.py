@@ -4,6 +4,7 @@ A call that fails by itself (the name is missing, or there already) is not refus
 hear without us, and nothing was tried that a rule is about.
 """
 
+import errno
 import os
 import stat
 from typing import NamedTuple
@@ -44,7 +45,7 @@ class FileQuestions:
 
     def __init__(self, judge: StopJudge) -> None:
         self._judge = judge
-        self._names = MountNames()
+        self._names = MountNames(judge.folders)
 
     def named(self, process: Process, tid: int, place: Place) -> Named | None:
         """The machine's name of a place; None for one on a file system of a sandbox's own."""
@@ -135,6 +136,10 @@ class FileQuestions:
     def running(self, process: Process, tid: int, call: str, place: Place) -> int:
         """A program is run, and what its first line names (execve(2), "interpreter scripts")."""
         followed = _followed(process, place, tid)
+        if followed is not None and followed.path != place.path:
+            named = self.named(process, tid, place)
+            if named is not None and named.there is not None and self._judge.run_by_link(process, named.path, call):
+                return errno.EACCES if not self._judge.observes else 0
         for _ in range(_MAX_SCRIPTS):
             named = self.named(process, tid, followed) if followed is not None else None
             if followed is None or named is None or named.there is None:

@@ -9,7 +9,9 @@ import errno
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
 
 from agentwrap.events import Sink
 from agentwrap.events.egress import Act, ActDenied, By
@@ -55,6 +57,11 @@ class StopJudge:
         self._answers: dict[Question, Answer] = {}
 
     @property
+    def folders(self) -> tuple[str, ...]:
+        """Where the command was started and what is its home: what rules about files are mostly about."""
+        return tuple(folder for layer in self._layers for folder in (layer.policy.places.cwd, layer.policy.places.home))
+
+    @property
     def waiting(self) -> bool:
         """Whether counts of repeats wait to be told."""
         return self._repeats.waiting
@@ -74,8 +81,21 @@ class StopJudge:
         if answer is None:
             if len(self._answers) >= _ANSWERS:
                 self._answers.clear()
-            answer = self._answers[question] = decide_layers(self._layers, question)
+            answer = self._answers[question] = self._decide(question)
         return answer
+
+    def _decide(self, question: Question) -> Answer:
+        """Under each name that a path has by the rules' own links: a denial by name holds, then what allows by name."""
+        answers = [decide_layers(self._layers, one) for one in (question, *self._renamed(question))]
+        named = [one for one in answers if not one.rule.where.endswith(".default")]
+        refused = [one for one in named if one.verdict != "allow"]
+        return (refused or [one for one in named if one.verdict == "allow"] or answers)[0]
+
+    def _renamed(self, question: Question) -> Iterator[Question]:
+        path = getattr(question, "path", "")
+        for real, name in self.plan.other_names:
+            if path == real or path.startswith(real + "/"):
+                yield msgspec.structs.replace(question, path=name + path[len(real) :])
 
     # Files
 
@@ -150,9 +170,35 @@ class StopJudge:
         name = os.fsdecode(path)
         answer = self._ask(Exec(name))
         if answer.verdict == "allow":
-            return 0
+            held = self._held(name, "not-run")
+            if held is None:
+                return 0
+            answer = held
         by, mechanism = self._strength("exec", name, call)
         return self._refuse(process, "exec", path, call, answer, errno.EACCES, by, mechanism)
+
+    def run_by_link(self, process: Process, path: bytes, call: str) -> int:
+        """A link is run: what it leads to counts, but a denial of the link's own name does, too."""
+        answer = self._ask(Exec(os.fsdecode(path)))
+        if answer.verdict == "allow" or answer.rule.where.endswith(".default"):
+            return 0
+        return self._refuse(process, "exec", path, call, answer, errno.EACCES, "witness", "stop")
+
+    def runs(self, process: Process) -> bool:
+        """Whether a process that just became another program may run it. Nothing of it has run yet: a race ends here.
+
+        A program of a sandbox's own view is left alone: its name there says nothing.
+        """
+        if not self.plan.execs or process.foreign:
+            return True
+        try:
+            path = os.readlink(b"/proc/%d/exe" % process.pid).removesuffix(b" (deleted)")
+        except OSError:
+            return True  # dead already
+        answer = self._ask(Exec(os.fsdecode(path)))
+        if answer.verdict == "allow":
+            return True
+        return not self._refuse(process, "exec", path, "execve", answer, errno.EACCES, "guard", "stop")
 
     def unix(self, process: Process, path: bytes, call: str, *, inner: bool) -> int:
         """A unix socket is connected or sent to; abstract ones begin with `@`."""

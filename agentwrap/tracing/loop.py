@@ -17,7 +17,7 @@ from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.interrupted import Interrupted
 from agentwrap.tracing.lifecycle import Lifecycle, Usage
 from agentwrap.tracing.observer import Observer
-from agentwrap.tracing.processes import ProcessTree
+from agentwrap.tracing.processes import Process, ProcessTree
 from agentwrap.tracing.stops import StopKind, classify
 from agentwrap.tracing.tracee import Memory
 
@@ -34,6 +34,7 @@ class PtraceLoop:
 
     `on_main_end(status)` and `on_main_stop(signal)` tell about the main command. `every_call`: the rules, where there
     is no filter to apply them and each call has to be stopped at. `interrupted`: where calls wait for a listener.
+    `may_run`: asked about each new program before it runs; one that may not is killed.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class PtraceLoop:
         on_fault: Callable[[CoverageKind, str], None],
         every_call: Mapping[tuple[int, int], Rule] | None = None,
         interrupted: Interrupted | None = None,
+        may_run: Callable[[Process], bool] | None = None,
     ) -> None:
         self._tree = tree
         self._lifecycle = lifecycle
@@ -59,6 +61,7 @@ class PtraceLoop:
         self._on_fault = on_fault
         self._rules = every_call
         self._interrupted = interrupted
+        self._may_run = may_run
         self._resume = ptrace.resume if every_call is None else ptrace.resume_to_call
         self._early: set[int] = set()
         self.main_stopped = False
@@ -155,6 +158,8 @@ class PtraceLoop:
         process = self._tree.exec(tid)
         if process is not None:
             self._lifecycle.became(process)
+            if self._may_run is not None and not self._may_run(process):
+                os.kill(process.pid, signal.SIGKILL)
         self._resume(tid)
 
     def _signal(self, tid: int, number: int) -> None:

@@ -7,6 +7,7 @@ Rules are about the machine's names. What lies on a file system that only the sa
 import os
 import select
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from agentwrap.tracing.files.settings import Place
@@ -40,17 +41,26 @@ def _plain(word: bytes) -> bytes:
     return word
 
 
-def name_on(mounts: tuple[Mount, ...], device: bytes, inner: bytes) -> bytes | None:
-    """The path at which `inner`, a path within the file system `device`, is seen through these mounts."""
+def name_on(
+    mounts: tuple[Mount, ...], device: bytes, inner: bytes, preferred: frozenset[int] = frozenset()
+) -> bytes | None:
+    """The path at which `inner`, a path within the file system `device`, is seen through these mounts.
+
+    Of several names the one on a `preferred` mount (by number), else the one on the narrowest mount.
+    """
     best: Mount | None = None
     for mount in mounts:
         fits = mount.device == device and _below(inner, mount.root) is not None
-        if fits and (best is None or len(mount.root) > len(best.root)):
+        if fits and (best is None or _rank(mount, preferred) > _rank(best, preferred)):
             best = mount
     if best is None:
         return None
     rest = _below(inner, best.root) or b""
     return best.point.rstrip(b"/") + rest if rest else best.point
+
+
+def _rank(mount: Mount, preferred: frozenset[int]) -> tuple[bool, int]:
+    return mount.number in preferred, len(mount.root)
 
 
 def _below(path: bytes, folder: bytes) -> bytes | None:
@@ -84,10 +94,14 @@ class _Table:
 
 
 class MountNames:
-    """Names on the machine for places in other namespaces. One thread uses it."""
+    """Names on the machine for places in other namespaces. One thread uses it.
 
-    def __init__(self) -> None:
+    `at_home`: folders that the policy speaks of. What a bind mount gives a second name is called by the one they have.
+    """
+
+    def __init__(self, at_home: Iterable[str] = ()) -> None:
         self._ours = _Table("/proc/self/mountinfo")
+        self._preferred = frozenset(number for folder in at_home if (number := _mount_of(folder)) >= 0)
         self._tables: OrderedDict[tuple[int, ...], _Table] = OrderedDict()
 
     def outside(self, tid: int, place: Place) -> bytes | None:
@@ -116,7 +130,7 @@ class MountNames:
         if inside is None:
             return place.path
         inner = _joined(mount.root, inside + b"/" + name)
-        return name_on(self._ours.mounts(), mount.device, inner)
+        return name_on(self._ours.mounts(), mount.device, inner, self._preferred)
 
     def _mount(self, tid: int, number: int) -> Mount | None:
         # A table shows what lies below the root that a process had when the table was opened (pivot_root(2) moves it).
@@ -144,6 +158,17 @@ class MountNames:
                 self._tables.popitem(last=False)[1].close()
             table = self._tables[key] = _Table(f"/proc/{tid}/mountinfo")
         return table
+
+
+def _mount_of(folder: str) -> int:
+    try:
+        descriptor = os.open(folder, _O_PATH)
+    except OSError:
+        return -1
+    try:
+        return _mount_number(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _mount_number(descriptor: int) -> int:

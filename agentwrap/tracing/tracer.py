@@ -200,6 +200,7 @@ class Tracer:
                 self._fault,
                 self._rules() if launched.mode == child.MODE_EVERY_CALL else None,
                 Interrupted() if listener is not None else None,
+                self._judge.runs if self._judge is not None else None,
             )
         else:
             # Our death must not come before the tree's: without ptrace nothing else would end it.

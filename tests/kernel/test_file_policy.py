@@ -308,3 +308,103 @@ def test_an_empty_folder_that_may_be_made_is_no_finding_at_the_end(tmp_path: Pat
     run = guarded(tmp_path, CLOSED, "mkdir -p sub/.git/hooks; echo x > sub/.git/hooks/a.sample")
     assert denied(run) == []
     assert [path for path in run.paths("file.edit") if not path.endswith("a.sample")] == []
+
+
+EXEC_RACE = """
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char path[8] __attribute__((aligned(8)));
+static volatile int stop;
+static void set(const char *name) { *(volatile unsigned long *)path = *(const unsigned long *)name; }
+static void *flip(void *unused) {
+    while (!stop) {
+        set("./evil\\0");
+        for (volatile int i = 0; i < 2000; i++);
+        set("./okay\\0");
+        for (volatile int i = 0; i < 2000; i++);
+    }
+    return 0;
+}
+int main() {
+    pthread_t thread;
+    int status, killed = 0;
+    set("./okay\\0");
+    pthread_create(&thread, 0, flip, 0);
+    for (int tries = 0; tries < 400; tries++) {
+        pid_t child = vfork();  /* shares memory: the name changes while the child asks for it */
+        if (child == 0) { execl(path, path, "ran", (char *)0); _exit(9); }
+        waitpid(child, &status, 0);
+        killed += WIFSIGNALED(status);
+    }
+    stop = 1;
+    pthread_join(thread, 0);
+    return access("ran", F_OK) == 0;
+}
+"""
+
+
+def test_a_program_that_won_the_race_to_be_run_runs_nothing(tmp_path: Path) -> None:
+    racer = program(tmp_path, "racer", EXEC_RACE)
+    policy = OPEN + '[exec]\ndefault = "allow"\ndeny = ["**/evil"]\n'
+    run = guarded(tmp_path, policy, f"cp /usr/bin/touch evil; cp /usr/bin/true okay; {racer}")
+    assert run.status == 0
+    assert not (tmp_path / "work" / "ran").exists()
+    told = {event.data["by"] for event in run.events("act.denied")}
+    assert told
+    assert told <= {"witness", "guard"}
+
+
+def test_a_rule_written_with_a_link_holds_for_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "real" / ".keys").mkdir(parents=True)
+    (tmp_path / "real" / ".keys" / "k").write_text("secret")
+    (tmp_path / "real" / "out").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    policy = f'[files.write]\ndefault = "deny"\nallow = ["{tmp_path}/link/out/**"]\n'
+    policy += f'[files.read]\ndefault = "allow"\ndeny = ["{tmp_path}/link/.keys/**"]\n'
+    for tier in TIERS:
+        script = "cat ../real/.keys/k ../link/.keys/k; for f in real/out/a link/out/b link/c; do echo x > ../$f; done"
+        run = guarded(tmp_path, policy, script, tier=tier)
+        assert run.stdout == b""
+        assert sorted(os.listdir(tmp_path / "real" / "out")) == ["a", "b"]
+        assert [one[:2] for one in denied(run)] == [("read", "real/.keys/k"), ("write", "real/c")]
+        run.recording.unlink()
+
+
+def test_a_program_is_denied_by_the_link_that_is_run(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "other").symlink_to("/usr/bin/true")
+    (tmp_path / "work" / "name").symlink_to("/usr/bin/true")
+    policy = OPEN + f'[exec]\ndefault = "allow"\ndeny = ["{tmp_path}/work/name"]\n'
+    run = guarded(tmp_path, policy, "./other && echo other; ./name || echo refused; true")
+    assert run.stdout == b"other\nrefused\n"
+    assert denied(run) == [("exec", "work/name", "stop")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="about a root agent")
+def test_a_root_agent_does_not_reach_the_machine_through_the_kernels_files(tmp_path: Path) -> None:
+    before = Path("/proc/sys/kernel/core_pattern").read_text()
+    script = (
+        "echo '|/x' > /proc/sys/kernel/core_pattern; echo 1 > /sys/kernel/mm/ksm/run; cat /proc/kcore | head -c 1;"
+        "ls /dev; umount /proc/sys; mount -t proc p /proc; unshare -Urmpf --mount-proc true || echo closed"
+    )
+    run = guarded(tmp_path, OPEN, script)
+    words = run.stdout.decode().split()
+    assert words[-1] == "closed"
+    assert {"null", "urandom", "pts", "tty"} <= set(words)
+    assert not [word for word in words if word.startswith(("vd", "sd", "nvme", "loop", "mem", "kmsg", "kvm", "vsock"))]
+    assert Path("/proc/sys/kernel/core_pattern").read_text() == before
+    assert ("write", "/proc/sys/kernel/core_pattern", "mount") in denied(run)
+
+
+def test_data_with_the_connection_request_is_refused(tmp_path: Path) -> None:
+    code = (
+        "import socket\n"
+        "s = socket.socket()\n"
+        "try: s.sendto(b'x', 0x20000000, ('127.0.0.1', 9))\n"
+        "except OSError as e: print(e.errno)\n"
+    )
+    (tmp_path / "fast.py").write_text(code)
+    run = guarded(tmp_path, OPEN, f"{sys.executable} ../fast.py")
+    assert run.stdout == b"95\n"
+    assert denied(run) == [("call", "127.0.0.1:9", "seccomp")]
