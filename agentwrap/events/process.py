@@ -24,7 +24,8 @@ class ProcessExec(Event, frozen=True, kw_only=True, tag="process.exec"):
     """A process became another program, confirmed by the kernel.
 
     `path`: what was asked for, absolute as the process sees it; `exe`: what the kernel runs (differs for scripts and
-    links); `argv_omitted`: arguments past the cap, counted in bytes; `setuid`: the file has a set-id bit.
+    links); `resolved`: where `path` leads, if that is another name; `argv_omitted_bytes`: arguments past the cap;
+    `setuid`: the file has a set-id bit.
     """
 
     path: bytes
@@ -38,6 +39,7 @@ class ProcessExec(Event, frozen=True, kw_only=True, tag="process.exec"):
     setuid: bool = False
     memfd: bool = False
     confirmed: bool = True
+    resolved: bytes = b""
 
     @property
     def subject(self) -> bytes:

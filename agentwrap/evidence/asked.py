@@ -205,7 +205,9 @@ def _questions(row: Row, inner: _Inner) -> Iterator[Question | str]:
         if not data.get("names"):
             yield "names were asked that could not be read"
     elif row.kind == "process.exec":
-        yield from (Exec(path) for path in _distinct(_text(data.get("path")), _text(data.get("exe"))))
+        # A link runs what it leads to.
+        asked_for = _text(data.get("resolved")) or _text(data.get("path"))
+        yield from (Exec(path) for path in _distinct(asked_for, _text(data.get("exe"))))
     elif row.kind == "file.read":
         yield Read(_text(data.get("path")))
     elif data.get("klass") != "stdio":  # what the caller redirected output to is the caller's choice

@@ -9,6 +9,8 @@ import stat
 import struct
 from typing import NamedTuple
 
+from agentwrap.tracing.resolve import leads_to
+
 MAX_ARGUMENT_BYTES = 128 << 10
 _AT_EXECFN = 31  # getauxval(3)
 _SECRET_NAME = re.compile(
@@ -34,6 +36,7 @@ class Image(NamedTuple):
     setuid: bool
     memfd: bool
     secrets: tuple[tuple[bytes, bytes], ...]
+    resolved: bytes = b""
 
 
 def _read(path: str, limit: int) -> bytes:
@@ -133,4 +136,14 @@ def look(pid: int) -> Image:
         mode = 0
     if path and not path.startswith(b"/"):
         path = cwd + b"/" + path
-    return Image(path or exe, exe, argv, omitted, cwd, uid, gid, euid, is_set_id(mode), memfd, secrets)
+    resolved = _leads_to(pid, path) if path and path != exe else b""
+    return Image(path or exe, exe, argv, omitted, cwd, uid, gid, euid, is_set_id(mode), memfd, secrets, resolved)
+
+
+def _leads_to(pid: int, path: bytes) -> bytes:
+    """Where a name leads, links followed, if that is another name: a policy is asked about it, as about `exe`."""
+    try:
+        found = leads_to(pid, path)
+    except OSError:
+        return b""  # gone by now
+    return found if found != path else b""

@@ -99,6 +99,7 @@ class Lifecycle:
                 setuid=image.setuid,
                 memfd=image.memfd,
                 confirmed=confirmed,
+                resolved=image.resolved,
             )
         )
         if image.argv_omitted_bytes:

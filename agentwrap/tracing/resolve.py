@@ -91,18 +91,34 @@ class _Walk:
         return target.split(b"/")
 
 
+    def along(self, path: bytes) -> None:
+        """All components of a path; closes `at` and raises OSError where one leads nowhere."""
+        try:
+            todo = path.split(b"/")[::-1]
+            while todo:
+                part = todo.pop()
+                if part not in (b"", b"."):
+                    todo += self.step(part)[::-1]
+        except BaseException:
+            os.close(self.at)
+            raise
+
+
 def walk(tid: int, start: bytes, path: bytes) -> int:
     """An O_PATH descriptor of the directory `path` below `start`, as thread `tid` would get it. Raises OSError."""
     walk = _Walk(tid, start)
-    try:
-        todo = path.split(b"/")[::-1]
-        while todo:
-            part = todo.pop()
-            if part not in (b"", b"."):
-                todo += walk.step(part)[::-1]
-        if not stat.S_ISDIR(os.fstat(walk.at).st_mode):
-            raise NotADirectoryError
-    except BaseException:
+    walk.along(path)
+    if not stat.S_ISDIR(os.fstat(walk.at).st_mode):
         os.close(walk.at)
-        raise
+        raise NotADirectoryError
     return walk.at
+
+
+def leads_to(tid: int, path: bytes) -> bytes:
+    """The name of what an absolute path leads to for thread `tid`, every link followed. Raises OSError."""
+    walk = _Walk(tid, b"/proc/%d/root" % tid)
+    walk.along(path)
+    try:
+        return os.readlink(b"/proc/self/fd/%d" % walk.at)
+    finally:
+        os.close(walk.at)

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 import sample_run
 from fake_recording import FakeRecording, FakeRow
@@ -64,6 +65,8 @@ def test_programs_are_asked_by_both_their_names() -> None:
         at_ns=1, path=b"/w/run.sh", exe=b"/usr/bin/bash", argv=(b"x",), cwd=b"/w", uid=1, gid=1, euid=1
     )
     assert questions(script) == [Exec("/w/run.sh"), Exec("/usr/bin/bash")]
+    linked = msgspec.structs.replace(script, path=b"/w/bin/run", resolved=b"/w/run.sh")
+    assert questions(linked) == [Exec("/w/run.sh"), Exec("/usr/bin/bash")]
 
 
 def test_addresses_are_asked_without_a_name() -> None:

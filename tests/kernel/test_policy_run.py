@@ -208,3 +208,22 @@ def test_trust_is_not_given_from_inside_a_run(world: World) -> None:
     assert done.returncode == 2
     assert "trust is not given from inside a run" in done.stderr
     assert world.agentwrap("policy", "trust", "agentwrap.toml").returncode == 0
+
+
+def test_a_program_behind_links_is_judged_by_where_they_lead_live_and_afterwards(world: World) -> None:
+    (world.work / "real").mkdir()
+    script = world.work / "real/tool.sh"
+    script.write_text("#!/bin/sh\necho done\n")
+    script.chmod(0o755)
+    (world.work / "bin").symlink_to("real")
+    (world.work / "tool").symlink_to(world.work / "bin/tool.sh")
+    assert world.agentwrap("-q", "-o", str(world.recording("seen")), "--", "./tool").stdout == "done\n"
+    told = [row.data for row in events(world.recording("seen"), "process.exec")]
+    assert (told[-1]["path"], told[-1]["resolved"]) == (f"{world.work}/./tool", str(script))
+    world.agentwrap("policy", "suggest", str(world.recording("seen")), "-o", "mine.toml")
+    again = world.agentwrap("-q", "-o", str(world.recording("again")), "--policy", "mine.toml", "--", "./tool")
+    assert (again.returncode, again.stdout) == (0, "done\n")
+    assert events(world.recording("again"), "act.denied") == []
+    (world.work / "mine.toml").write_text((world.work / "mine.toml").read_text().replace("tool.sh", "other.sh"))
+    refused = world.agentwrap("-q", "--policy", "mine.toml", "--", "./tool")
+    assert (refused.returncode, refused.stdout) == (126, "")

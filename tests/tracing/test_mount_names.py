@@ -34,6 +34,12 @@ def test_a_path_within_a_file_system_has_the_machines_name(device: bytes, inner:
     assert name_on(OURS, device, inner) == name
 
 
+def test_of_several_names_the_one_that_the_policy_uses_is_told() -> None:
+    assert name_on(OURS, b"8:1", b"/data/home/u/x", frozenset({20})) == b"/data/home/u/x"
+    assert name_on(OURS, b"8:1", b"/data/home/u/x", frozenset({22})) == b"/home/u/x"
+    assert name_on(OURS, b"8:1", b"/data/home/u/x", frozenset({23})) == b"/home/u/x"
+
+
 def test_a_table_is_read_with_its_escapes() -> None:
     text = b"23 20 8:2 /sub /mnt/disk\\040two\\134 rw shared:1 - ext4 /dev/sdb rw\nnonsense\n\n"
     assert parse(text) == (Mount(23, b"8:2", b"/sub", b"/mnt/disk two\\"),)
