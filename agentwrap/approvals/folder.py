@@ -14,6 +14,7 @@ from pathlib import Path
 from agentwrap.errors import AgentwrapError
 
 BACKLOG = 128
+_TIMEVAL = struct.Struct("@ll")  # seconds, microseconds
 _UCRED = struct.Struct("@iII")  # pid, uid, gid
 _HANDSHAKE_S = 5.0
 _PROBE_S = 0.2
@@ -91,14 +92,21 @@ def connect(path: Path, timeout_s: float = _HANDSHAKE_S) -> socket.socket | None
     except FileNotFoundError:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(timeout_s)
+    # With a full backlog a blocking connect(2) waits its turn for as long as this; one that does not block gives up.
+    connection.setsockopt(
+        socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(int(timeout_s), int(timeout_s % 1 * 1e6))
+    )
     try:
         connection.connect(_short(descriptor, path.name))
+        connection.settimeout(timeout_s)
         return connection
     except (ConnectionRefusedError, FileNotFoundError):
         connection.close()
         path.unlink(missing_ok=True)
         return None
+    except BlockingIOError as error:
+        connection.close()
+        raise TimeoutError(error.errno, "too many want to be heard") from error
     except BaseException:
         connection.close()
         raise

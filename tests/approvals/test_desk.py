@@ -148,6 +148,38 @@ def test_tries_of_the_agent_are_recorded_and_counted(tmp_path: Path) -> None:
     assert tries[0].why == f"a process of the run may not answer for a human (user {os.getuid()})".encode()
 
 
+FLOOD = """import os, socket, sys
+os.fork(), os.fork()
+os.chdir(os.path.dirname(sys.argv[1]))
+kept = []
+os.write(1, b"x")
+while os.path.exists(sys.argv[1]):
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        one.connect(os.path.basename(sys.argv[1]))
+        one.send(b"x" * 100)
+        kept = kept[-400:] + [one]
+    except OSError:
+        continue
+"""
+
+
+def test_a_flood_of_the_agents_does_not_keep_the_human_out(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", FLOOD, run.path], stdout=subprocess.PIPE) as agent:
+        run.desk._roots = frozenset({agent.pid})
+        run.ask()
+        assert agent.stdout is not None
+        assert agent.stdout.read(4) == b"xxxx"
+        for number in range(2, 12):
+            run.ask(f"a{number}")
+            assert isinstance(client.ask(run.path, GiveAnswer(f"a{number}", "once")), Taken)
+        run.desk.close()
+    tries = [one for one in run.log if isinstance(one, ActDenied)]
+    assert 4 <= len(tries) <= 8
+    assert sum(one.count for one in tries) > 100
+
+
 def test_without_a_folder_everything_is_denied_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state").write_text("a file")
     monkeypatch.setattr(desk.folder, "places", lambda _env, state: [state / "run"])

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from agentwrap.approvals import ancestry, client, folder, peers, server
 from agentwrap.approvals.messages import (
@@ -339,6 +341,21 @@ def test_malformed_requests_cost_only_their_own_connection(served: Served, sent:
         connection.sendall(sent)
         assert b'"malformed"' in rest_of(connection)
     assert isinstance(served.ask(), Pending)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=st.lists(st.binary(max_size=300) | st.just(b'{"type":"answer","ask":"a1"'), max_size=5))
+def test_any_bytes_in_any_pieces_answer_nothing(served: Served, pieces: list[bytes]) -> None:
+    with served.raw() as connection:
+        for piece in pieces:
+            try:
+                connection.sendall(piece)
+            except OSError:
+                break  # it has heard enough
+        connection.shutdown(socket.SHUT_WR)
+        rest_of(connection)
+    assert isinstance(served.ask(), Pending)
+    assert served.answers == []
 
 
 def test_an_endless_line_is_cut_off(served: Served) -> None:
