@@ -13,6 +13,15 @@ from agentwrap.gateway import dns
 Talk = Callable[[socket.socket], None]
 
 
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """A connected pair on loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname(), timeout=20)
+        far, _ = listener.accept()
+    far.settimeout(20)
+    return near, far
+
+
 class Server:
     """Accepts on `listener` and has `talk` with each connection, in a thread of its own. `peers` counts them."""
 

@@ -44,6 +44,11 @@ class H2RequestStream:
         """Whether the client may be read."""
         return self.state != "judging"
 
+    @property
+    def begun(self) -> bool:
+        """Whether a frame or a header block has begun that is not complete."""
+        return bool(self._held or self._block)
+
     def feed(self, data: bytes) -> list[Item]:
         """The client's next bytes. Raises HttpError (end the connection), ValueError if it may not be read now."""
         if not self.wants_data:

@@ -93,6 +93,11 @@ class RequestStream:
         return self.state not in ("judging", "switching")
 
     @property
+    def begun(self) -> bool:
+        """Whether a head has begun that is not complete."""
+        return self.state == "head" and bool(self._held)
+
+    @property
     def answered(self) -> bool:
         """Whether the server answered every accepted request in full: an answer of our own may follow."""
         return self._answers.all_given

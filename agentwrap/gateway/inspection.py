@@ -288,17 +288,21 @@ class _Requests:
         return b"".join(one.data for one in every if isinstance(one, Forward))
 
     async def _read(self) -> list[Item] | None:
-        data = await receive(self._passage.client)
         deadline = trio.current_time() + FIRST_FLIGHT_S
-        while data:
-            items = self.stream.feed(data)
-            if items or self.stream.state != "head":
-                return items
-            with trio.move_on_at(deadline) as scope:
+        while True:
+            if not self.stream.begun:
                 data = await receive(self._passage.client)
-            if scope.cancelled_caught:
-                raise HttpError(f"its head took more than {FIRST_FLIGHT_S:.0f} s", 408)
-        return None
+                deadline = trio.current_time() + FIRST_FLIGHT_S
+            else:
+                with trio.move_on_at(deadline) as scope:
+                    data = await receive(self._passage.client)
+                if scope.cancelled_caught:
+                    raise HttpError(f"its head took more than {FIRST_FLIGHT_S:.0f} s", 408)
+            if not data:
+                return None
+            items = self.stream.feed(data)
+            if items or not self.stream.begun:
+                return items
 
 
 def _protocol(stream: Stream) -> Protocol:

@@ -8,18 +8,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
+from far_side import tcp_pair
 
 from agentwrap.gateway import relay
 from agentwrap.gateway.dialling import Dialled, Failed, dial
 from agentwrap.gateway.relay import Passage
-
-
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        near = socket.create_connection(listener.getsockname(), timeout=20)
-        far, _ = listener.accept()
-    far.settimeout(20)
-    return near, far
 
 
 class Joined:
