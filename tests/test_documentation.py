@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
-PACKAGES = "cli|session|launching|tracing|recording|evidence|views|export|events|policy|text|errors"
+PACKAGES = "cli|session|launching|tracing|gateway|approvals|recording|evidence|views|export|events|policy|text|errors"
 
 
 def pages(pattern: str) -> list[tuple[str, str]]:
@@ -33,6 +33,17 @@ def test_files_that_are_named_exist() -> None:
     examples = re.compile(r"/(A|NAME)/|/(b|test_b)\.py")
     missing = {(page, path) for page, path in named if not (ROOT / path).exists() and not examples.search(path)}
     assert missing == set()
+
+
+def test_tests_that_are_named_exist() -> None:
+    named = pages(r"`(tests/[\w./-]+\.py::\w+)`")
+    lost = []
+    for page, name in named:
+        file, _, function = name.partition("::")
+        if not (ROOT / file).exists() or function not in members(ROOT / file):
+            lost.append((page, name))
+    assert named
+    assert lost == []
 
 
 def test_every_decision_is_listed_and_every_listed_one_is_there() -> None:

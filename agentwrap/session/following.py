@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from agentwrap.tracing.tracer import TracerSettings
 
 _PR_SET_CHILD_SUBREAPER = 36
+# CAP_NET_ADMIN, CAP_NET_RAW: with them a program would release its sockets from the loopback device (tracing.guard).
+GUARDED_WITHOUT = (12, 13)
 WATCHED_SIGNALS = frozenset(
     {
         signal.SIGINT,
@@ -121,6 +123,7 @@ def _child_plan(following: Following, ignored: frozenset[int], blocked: frozense
         enclosure=around.enclosure,
         landlock=enforcement.landlock if enforcement else None,
         no_new_privs=bool(enforcement),
+        without=GUARDED_WITHOUT if guard else (),
     )
 
 

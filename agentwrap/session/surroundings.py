@@ -75,6 +75,17 @@ class Surroundings:
             for one in given
         ]
 
+    def losses(self) -> list[Gap]:
+        """What `--best-effort` goes on without: a gateway that nothing leads to."""
+        if self.gateway is None or self.tier:
+            return []
+        refusal = self.refusal
+        detail = f"{refusal.step}: {refusal.detail}" if refusal is not None else ""
+        could_hide = "connections that the policy denies: nothing stops them"
+        return [
+            Gap(at_ns=0, what="connect", cause="no-wall", could_hide=could_hide, from_ns=0, detail=detail.encode())
+        ]
+
     def close(self) -> str:
         """The tree is gone: end what stands. Returns what went wrong with it, in words."""
         failure = ""
@@ -134,18 +145,6 @@ def no_wall(refusal: "Refusal") -> AgentwrapError:
         evidence=f"{refusal.step}: {refusal.detail}",
         hint=started.fix(refusal),
         exit_status=EXIT_FAILED,
-    )
-
-
-def lost_wall(refusal: "Refusal") -> Gap:
-    """What `--best-effort` goes on without."""
-    return Gap(
-        at_ns=0,
-        what="connect",
-        cause="no-wall",
-        could_hide="connections that the policy denies: nothing stops them",
-        from_ns=0,
-        detail=f"{refusal.step}: {refusal.detail}".encode(),
     )
 
 
