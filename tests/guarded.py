@@ -210,6 +210,7 @@ def _plan(argv: list[str]) -> ChildPlan:
         trace_program=program,
         allow_program=program,
         follow="notify",
+        without=(12, 13),
     )
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SECCOMP, _SET_MODE_FILTER = 317, 1
 _FLAG_NEW_LISTENER, _FLAG_WAIT_KILLABLE = 8, 32
 _PR_SET_NO_NEW_PRIVS, _PR_SET_DUMPABLE, _PR_SET_PDEATHSIG = 38, 4, 1
+_PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_LOWER = 24, 47, 3
 
 MODE_NOTIFY, MODE_TRACE, MODE_EVERY_CALL, MODE_NONE = b"N", b"T", b"S", b"0"
 
@@ -56,6 +57,7 @@ class ChildPlan:
     `allow_program`, which only refuses, where every call is stopped at.
     `ignored` are the signals that were ignored when we were started. `inherit` are descriptors kept besides 0-2.
     `enclosure`: namespaces to join, `landlock`: restrictions to put on, `no_new_privs`: even where nothing asks for it.
+    `without`: numbers of capabilities that neither the command nor anything below it is to have.
     """
 
     path: bytes
@@ -73,6 +75,7 @@ class ChildPlan:
     enclosure: Enclosure | None = None
     landlock: "LandlockPlan | None" = None
     no_new_privs: bool = False
+    without: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +232,10 @@ def _run_child(plan: ChildPlan, channel: socket.socket, parent: int) -> NoReturn
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(125)
+    for capability in plan.without:
+        # What nobody may drop (EPERM: no CAP_SETPCAP) nobody has either, but by the ambient set.
+        _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_LOWER, capability, 0, 0)
     if plan.no_new_privs:
         _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if plan.landlock is not None:

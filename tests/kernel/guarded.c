@@ -235,6 +235,42 @@ static void race(int rounds, int forbidden) {
     printf("reached %d\n", reached);
 }
 
+/* Another thread puts an internet socket under a connect that was judged as one to a unix socket. */
+static union { struct sockaddr_un u; struct sockaddr_in i; } slipping;
+static struct sockaddr_un slip_unix = {AF_UNIX, "/nowhere.sock"};
+static struct sockaddr_in slip_inet;
+static int slip_sockets[2], slip_at = 50, slip_kind;
+static void *slip_under(void *_) {
+    while (racing_on) {
+        dup2(slip_sockets[0], slip_at);
+        memcpy(&slipping, &slip_unix, sizeof slip_unix);
+        for (volatile int i = 0; i < 300; i++);
+        memcpy(&slipping, &slip_inet, sizeof slip_inet);
+        dup2(slip_sockets[1], slip_at);
+        for (volatile int i = 0; i < 300; i++);
+    }
+    return NULL;
+}
+static void slip(int rounds, const char *host, int port, int kind) {
+    pthread_t thread;
+    int reached = 0;
+    slip_inet = in4(host, port);
+    slip_sockets[0] = socket(AF_UNIX, SOCK_DGRAM, 0);
+    slip_sockets[1] = socket(AF_INET, kind | SOCK_NONBLOCK, 0);
+    dup2(slip_sockets[0], slip_at);
+    pthread_create(&thread, NULL, slip_under, NULL);
+    for (int i = 0; i < rounds; i++) {
+        connect(slip_at, (SA *)&slipping, sizeof slip_unix);
+        send(slip_sockets[1], "slipped", 7, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (kind == SOCK_STREAM) {
+            close(slip_sockets[1]);
+            slip_sockets[1] = socket(AF_INET, kind | SOCK_NONBLOCK, 0);
+        }
+    }
+    racing_on = 0;
+    pthread_join(thread, NULL);
+}
+
 static void on_alarm(int _) {}
 static void after(int ms, int flags) {
     struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = flags};
@@ -374,6 +410,7 @@ static void ways(void) {
     say("vsock", socket(40, SOCK_STREAM, 0));
     getsockopt(d, SOL_SOCKET, SO_BINDTODEVICE, device, &size);
     printf("device %s\n", device);
+    say("another device", setsockopt(d, SOL_SOCKET, SO_BINDTODEVICE, "", 1));
     say("connected datagrams", connect(d, (SA *)&a, sizeof a));
     say("go", send(d, "x", 1, 0) != 1);
     usleep(100000);
@@ -406,6 +443,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "shared")) shared();
     else if (!strcmp(what, "race")) race(atoi(argv[2]), atoi(getenv("GUARDED_BYSTANDER")));
     else if (!strcmp(what, "waits")) waits();
+    else if (!strcmp(what, "slip")) slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_DGRAM);
+    else if (!strcmp(what, "slip-stream")) slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_STREAM);
     else if (!strcmp(what, "names")) names();
     else if (!strcmp(what, "ways")) ways();
     else if (!strcmp(what, "many")) many();

@@ -170,6 +170,7 @@ def test_other_ways_out_are_refused_and_told(
         "packet EAFNOSUPPORT",
         "vsock EAFNOSUPPORT",
         "device lo",
+        "another device EPERM",
         "connected datagrams ok",
         "go ok",
         "nowhere ECONNREFUSED",
@@ -355,6 +356,45 @@ def test_a_descriptor_limit_of_the_program_is_its_own(guarded: Guarded) -> None:
         "except OSError as error: print(error.errno == errno.EMFILE, 10 < len(held) < 20)\n"
     )
     assert guarded(sys.executable, "-c", script, options=("--kept",)).stdout == "True True\n"
+
+
+OUTSIDE = r"""
+import os, socket, subprocess, sys, time
+for words in ("ip link add out type veth peer name far", "ip addr add 203.0.113.1/24 dev out", "ip link set out up",
+              "ip link set far up", "ip link set lo up", "ip neigh add 203.0.113.5 lladdr 02:00:00:00:00:05 dev out"):
+    if subprocess.run(words.split(), stdout=sys.stderr).returncode: sys.exit(77)
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)); wire.bind(("far", 0x0800))
+wire.setblocking(False)
+def frames():
+    count = 0
+    while True:
+        try: frame = wire.recv(2000)
+        except BlockingIOError: return count
+        count += socket.inet_aton("203.0.113.5") == frame[30:34]
+status = subprocess.run(sys.argv[1:], stdout=sys.stderr).returncode
+print(frames())
+probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); probe.sendto(b"x", ("203.0.113.5", 9)); time.sleep(0.2)
+print(frames()); sys.exit(status)
+"""
+
+
+@both
+@pytest.mark.parametrize("scenario", ["slip", "slip-stream"])
+def test_what_a_thread_slips_under_a_call_does_not_leave_the_machine(
+    guarded: Guarded, binaries: Any, tmp_path: Path, scenario: str, options: tuple[str, ...]
+) -> None:
+    """A connect of a unix socket is continued; another thread puts an internet socket and address under it."""
+    if shutil.which("ip") is None:
+        pytest.skip("ip is not installed (iproute2)")
+    out = tmp_path / "slipped.json"
+    run = [sys.executable, str(TESTS / "guarded.py"), *options, "--out", str(out), "--"]
+    words = [*UNSHARE, sys.executable, "-c", OUTSIDE, *run, binaries(64), scenario, "3000", "203.0.113.5"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, env=_environment())
+    if done.returncode == 77:
+        pytest.skip(f"no pair of network cards can be made here: {done.stderr.splitlines()[-1:]}")
+    assert done.returncode == 0, done.stderr
+    assert out.exists()
+    assert done.stdout.split() == ["0", "1"]  # none of them, and the one that the test sends itself
 
 
 UNLINKED = r"""

@@ -24,7 +24,7 @@ from agentwrap.tracing.tracee import Memory, signed
 
 
 def begin(sock: socket.socket, address: bytes) -> tuple[int, bool]:
-    """Connect without ever waiting: (errno or 0, whether a blocking socket has to wait for the outcome)."""
+    """Connect, or ask once more, without ever waiting: (errno or 0, whether a blocking socket has to wait)."""
     descriptor = sock.fileno()
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     if flags & os.O_NONBLOCK:
@@ -33,14 +33,12 @@ def begin(sock: socket.socket, address: bytes) -> tuple[int, bool]:
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_NONBLOCK)
     try:
         number = raw_calls.connect(descriptor, address)
+        # On loopback the handshake is over by the time that connect returns.
+        if number == errno.EINPROGRESS and raw_calls.ready_to_write(sock, 0):
+            number = finish(sock, address)
     finally:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
-    if number != errno.EINPROGRESS:
-        return number, False
-    # On loopback the handshake is over by the time that connect returns.
-    if raw_calls.ready_to_write(sock, 0):
-        return finish(sock, address), False
-    return number, True
+    return number, number in (errno.EINPROGRESS, errno.EALREADY)
 
 
 def finish(sock: socket.socket, address: bytes) -> int:
@@ -123,7 +121,7 @@ class Connecting:
         inner = self._router.inner(to, stream=True)
         if known.peer is None:
             self._tell(call, known, to)
-        if inner is None and self._router.is_gateway(to):
+        if inner is None and (self._router.is_gateway(to) or self._router.is_vacant(to)):
             return errno.ECONNREFUSED
         if not self._answers.stands(call.request):
             return ANSWERED
@@ -191,8 +189,10 @@ class Connecting:
             ready = lambda patience: raw_calls.ready_to_write(sock, patience)  # noqa: E731
             ended = until(ready, self._answers, call.request, call.tid, limit)
             # Given up because of a signal or SO_SNDTIMEO: the connection goes on, as natively (connect(2)).
-            number = finish(sock, address) if not ended else errno.EINPROGRESS if ended == errno.ETIMEDOUT else ended
-            if ended:
+            if not ended:
+                number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or begin(sock, address)[0]
+            else:
+                number = errno.EINPROGRESS if ended == errno.ETIMEDOUT else ended
                 self._connected(known, sock, to, errno.EINPROGRESS)
                 return number
         self._connected(known, sock, to, number)
