@@ -10,7 +10,7 @@ from agentwrap.errors import EXIT_FINDING
 from agentwrap.views.styled import Line, Role
 
 if TYPE_CHECKING:
-    from agentwrap.launching.doctor import Way
+    from agentwrap.launching.doctor import Tier, Way
     from agentwrap.launching.probes import Probe
 
 SCHEMA = 1
@@ -26,24 +26,27 @@ def command(output: Output) -> int:
     """
     from agentwrap.launching import doctor
     from agentwrap.recording import places
+    from agentwrap.session import confinement
 
-    groups = doctor.examine(places.state_dir(os.environ), places.key_paths(os.environ)[0])
+    state, key = places.state_dir(os.environ), places.key_paths(os.environ)[0]
+    groups = doctor.examine(state, key, (confinement.wall,))
     found = {probe.name: probe for _, members in groups for probe in members}
-    chosen = doctor.way(found)
+    chosen, tier = doctor.way(found), doctor.tier(found)
     healthy = doctor.healthy(chosen, found.values())
     if output.json:
-        output.document(document(groups, chosen, healthy))
+        output.document(document(groups, chosen, tier, healthy))
     else:
-        output.lines(report(groups, chosen))
+        output.lines(report(groups, chosen, tier))
     return 0 if healthy else EXIT_FINDING
 
 
-def document(groups: "list[tuple[str, list[Probe]]]", chosen: "Way", healthy: bool) -> dict[str, Any]:
-    """The JSON form; names, weights and the names of ways are stable."""
+def document(groups: "list[tuple[str, list[Probe]]]", chosen: "Way", tier: "Tier", healthy: bool) -> dict[str, Any]:
+    """The JSON form; names, weights and the names of ways and tiers are stable."""
     return {
         "schema": SCHEMA,
         "ok": healthy,
         "mode": {"name": chosen.name, "words": chosen.words, "whole": chosen.whole},
+        "tier": {"name": tier.name, "words": tier.words},
         "checks": [
             {
                 "group": head,
@@ -70,7 +73,7 @@ def _verdict(probe: "Probe", chosen: "Way") -> tuple[str, Role]:
     return ("note", "dim") if probe.weight == "fact" else ("without", "bad")
 
 
-def report(groups: "list[tuple[str, list[Probe]]]", chosen: "Way") -> list[Line]:
+def report(groups: "list[tuple[str, list[Probe]]]", chosen: "Way", tier: "Tier") -> list[Line]:
     """Lines for a person: result, check and detail in columns, a fix below where something is not as it could be."""
     wide = max(len(probe.name) for _, members in groups for probe in members) + 2
     lines: list[Line] = []
@@ -83,5 +86,7 @@ def report(groups: "list[tuple[str, list[Probe]]]", chosen: "Way") -> list[Line]
                 mark = "" if probe.fix.startswith(("not needed", "only needed")) else "fix: "
                 lines.append([(" " * (11 + wide), ""), (mark + probe.fix, "dim")])
         lines.append([])
+    confined: Role = {"wall": "good", "guard": "good", "none": "bad"}[tier.name]  # type: ignore[assignment]
+    lines.append([("tier: ", ""), (tier.name, confined), (f" ({tier.words})", "dim")])
     lines.append([("agentwrap will follow with: ", ""), (chosen.words, "good" if chosen.whole else "bad")])
     return lines

@@ -1,4 +1,4 @@
-"""Which checks there are, in which order they are told, and which way of following a tree they add up to.
+"""Which checks there are, in which order they are told, which way of following and which tier they add up to.
 
 Does no probing itself (`probes`, `doctor_machine`, `doctor_storage`) and shows nothing (`cli.doctor`). The names of
 ways are those of `agentwrap run`, which probes again for itself: this is advice, not a switch.
@@ -7,6 +7,7 @@ ways are those of `agentwrap run`, which probes again for itself: this is advice
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from agentwrap.launching import doctor_machine, doctor_storage, probes
 from agentwrap.launching.probes import Probe
@@ -35,6 +36,7 @@ PREVENTION: tuple[Callable[[], Probe], ...] = (
     doctor_machine.landlock,
     doctor_machine.user_namespace,
     doctor_machine.network_namespace,
+    doctor_machine.descriptor_injection,
 )
 
 
@@ -72,10 +74,42 @@ def way(found: Mapping[str, Probe]) -> Way:
     return PTRACE_AND_TRACE if old_kernel and ok("seccomp-filter", "seccomp-trace") else PTRACE_AND_CALLS
 
 
-def examine(state_folder: Path, signing_key: Path) -> list[tuple[str, list[Probe]]]:
-    """Run every probe: a list of headed groups. Takes well under a second; each probe ends within seconds."""
+@dataclass(frozen=True)
+class Tier:
+    """How a run would be confined, where its policy restricts the network."""
+
+    name: Literal["wall", "guard", "none"]
+    words: str
+
+
+WALL = Tier("wall", "a network namespace of the run's own, with one way out")
+GUARD = Tier("guard", "no namespaces: connections are made on the run's behalf, and judged")
+UNCONFINED = Tier("none", "a policy that restricts the network stops the run before it starts")
+
+
+def tier(found: Mapping[str, Probe]) -> Tier:
+    """The strongest tier that these probes give; `wall` is `session.confinement`'s probe of a whole wall."""
+
+    def ok(*names: str) -> bool:
+        return all(name in found and found[name].ok for name in names)
+
+    if ok("wall"):
+        return WALL
+    # The guard reads addresses from the caller's memory and answers with a socket of its own.
+    guarded = ok("seccomp-filter", "user-notification", "descriptor-injection", "proc-mem")
+    return GUARD if guarded else UNCONFINED
+
+
+def examine(
+    state_folder: Path, signing_key: Path, prevention: Iterable[Callable[[], Probe]] = ()
+) -> list[tuple[str, list[Probe]]]:
+    """Run every probe: a list of headed groups. Takes well under a second; each probe ends within seconds.
+
+    `prevention`: probes besides that this layer cannot make.
+    """
     storage = doctor_storage.probes(state_folder, signing_key)
-    groups = (("machine", MACHINE), ("following", FOLLOWING), ("recording", storage), ("prevention", PREVENTION))
+    preventing = (*PREVENTION, *prevention)
+    groups = (("machine", MACHINE), ("following", FOLLOWING), ("recording", storage), ("prevention", preventing))
     return [(head, [probe() for probe in members]) for head, members in groups]
 
 

@@ -14,13 +14,23 @@ import socket
 import struct
 import tempfile
 
-from agentwrap.launching.doctor_calls import PR_SET_NO_NEW_PRIVS, Refused, attempt, call, prctl
-from agentwrap.launching.probes import Probe, has_capability, status_field
+from agentwrap.launching.doctor_calls import (
+    PR_SET_NO_NEW_PRIVS,
+    SECCOMP_RET_USER_NOTIF,
+    Refused,
+    attempt,
+    call,
+    filter_one,
+    forked,
+    prctl,
+)
+from agentwrap.launching.probes import NEW_LISTENER, NOTIF_RECV, NOTIF_SEND, Probe, has_capability, status_field
 
 CAP_SYS_ADMIN = 21  # with it a filter can be installed without no_new_privs (seccomp(2))
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 LANDLOCK_VERSION = 1
+NOTIF_ADDFD = 0x40182103  # linux/seccomp.h
 LANDLOCK_WRITE_FILE = 1 << 1
 
 
@@ -107,6 +117,40 @@ def _restrict_self(ruleset: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(ctypes.c_long(446), ctypes.c_long(ruleset), ctypes.c_long(0)):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def descriptor_injection() -> Probe:
+    """A listener gives a caller a descriptor and answers with its number: how the guard hands out sockets."""
+    name = "descriptor-injection"
+    try:
+        return Probe(name, True, attempt(_inject))
+    except Refused as refused:
+        if refused.number == errno.EBUSY:
+            fix = "run outside the sandbox, container or agentwrap that installed the listener above us"
+        else:
+            fix = "only needed for the guard: Linux 5.9 or newer, and a profile that allows seccomp(2)"
+        return Probe(name, False, f"SECCOMP_IOCTL_NOTIF_ADDFD: {refused.name}", fix)
+
+
+def _inject() -> str:
+    listener = filter_one("getpgid", SECCOMP_RET_USER_NOTIF, NEW_LISTENER)
+    reading, writing = os.pipe()
+
+    def ask() -> None:
+        os.close(writing)
+        os.write(call("getpgid", 0), b"x")
+
+    forked(ask)
+    asked = bytearray(80)  # struct seccomp_notif; the kernel refuses a buffer that is not zeroed
+    fcntl.ioctl(listener, NOTIF_RECV, asked)
+    (request,) = struct.unpack_from("=Q", asked)
+    # struct seccomp_notif_addfd: id, flags, srcfd, newfd, newfd_flags
+    given = fcntl.ioctl(listener, NOTIF_ADDFD, bytearray(struct.pack("=QIIII", request, 0, writing, 0, 0)))
+    fcntl.ioctl(listener, NOTIF_SEND, bytearray(struct.pack("=QqiI", request, given, 0, 0)))
+    os.close(writing)
+    if os.read(reading, 1) != b"x":
+        raise Refused(0, "the descriptor did not arrive")
+    return "a caller gets a descriptor of ours"
 
 
 def _userns_fix(number: int) -> str:

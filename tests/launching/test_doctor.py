@@ -275,6 +275,23 @@ def test_the_way_is_the_strongest_that_is_left(results: dict[str, Probe], name: 
     assert doctor.healthy(chosen, results.values()) is healthy
 
 
+@pytest.mark.parametrize(
+    ("lacking", "name"),
+    [
+        ((), "wall"),
+        (("wall",), "guard"),
+        (("wall", "descriptor-injection"), "none"),
+        (("wall", "user-notification"), "none"),
+        (("wall", "ptrace"), "guard"),
+        (("descriptor-injection",), "wall"),
+    ],
+)
+def test_the_tier_is_the_strongest_that_is_left(lacking: tuple[str, ...], name: str) -> None:
+    results = found(*lacking)
+    results |= {one: Probe(one, one not in lacking, "") for one in ("wall", "descriptor-injection")}
+    assert doctor.tier(results).name == name
+
+
 def test_a_closed_road_is_no_loss_where_another_is_whole() -> None:
     results = found("user-notification")
     assert not doctor.matters(doctor.way(results), results["user-notification"])
@@ -291,12 +308,13 @@ def test_the_command_tells_check_result_and_way(own_places: Path) -> None:
     done = subprocess.run(DOCTOR, capture_output=True, text=True)
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert [line for line in lines if line and not line.startswith(" ")][:-1] == [
+    assert [line for line in lines if line and not line.startswith(" ")][:-2] == [
         "machine",
         "following",
         "recording",
         "prevention",
     ]
+    assert lines[-2].startswith(("tier: wall (", "tier: guard (", "tier: none ("))
     assert lines[-1].startswith("agentwrap will follow with: ")
     assert f"{own_places}/state/agentwrap" in done.stdout
     assert max(map(len, lines)) <= 200
@@ -310,6 +328,7 @@ def test_json_has_stable_keys_and_agrees_with_the_status() -> None:
     assert {frozenset(check) for check in told["checks"]} == {
         frozenset({"group", "name", "ok", "weight", "detail", "fix"})
     }
+    assert told["tier"]["name"] in ("wall", "guard", "none")
     assert told["mode"]["name"] in ("ptrace+notify", "ptrace+trace", "ptrace+calls", "notify", "none")
 
 
@@ -339,6 +358,7 @@ def test_the_command_as_a_plain_user(plain_user: RunAs) -> None:
 
 WHOLE = "ptrace+notify"
 WAYS = {"docker": WHOLE, "podman": WHOLE, "drop-all": WHOLE, "no-ptrace": "notify", "gvisor-like": "none"}
+CONFINED = {"docker": "guard", "drop-all": "guard", "no-ptrace": "guard", "gvisor-like": "none"}
 
 
 @pytest.mark.container
@@ -351,6 +371,9 @@ def test_the_command_in_containers(container: Callable[[str], Container], profil
     assert done.returncode == (0 if WAYS[profile] == WHOLE else 1)
     # Also refused where the machine itself refuses it (a chroot, a sysctl).
     assert checks["user-namespace"]["ok"] is (profile == "podman" and doctor_machine.user_namespace().ok)
+    assert told["tier"]["name"] == CONFINED.get(profile, "wall" if checks["wall"]["ok"] else "guard")
+    assert checks["wall"]["ok"] is False or profile == "podman"
+    assert checks["descriptor-injection"]["ok"] is (profile != "gvisor-like")
     assert checks["pidfd-getfd"]["ok"] is (profile == "podman")
     assert checks["landlock"]["ok"] is (profile != "gvisor-like" and doctor_machine.landlock().ok)
     assert "filter" in checks["seccomp-mode"]["detail"]
