@@ -166,7 +166,7 @@ def words_for(layers: "tuple[Layer, ...]", network: str, tier: str, *, attended:
         return told
     from agentwrap.policy.layers import mode_of
 
-    names = dict.fromkeys("command line" if layer.policy.name == "flags" else layer.policy.name for layer in layers)
+    names = dict.fromkeys(layer.policy.name for layer in layers)
     unheard = any(not layer.trusted for layer in layers)
     trust = "  (the project's policy is not trusted: it only narrows)" if unheard else ""
     mode: str = mode_of(layers)

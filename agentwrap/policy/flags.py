@@ -31,7 +31,7 @@ class Given(msgspec.Struct, frozen=True):
 
 def flags_text(given: Given, *, mode: Mode = "enforce") -> str:
     """The options as the text of a policy."""
-    lines = ["version = 1", 'name = "flags"', f"mode = {quoted(mode)}"]
+    lines = ["version = 1", f"name = {quoted(COMMAND_LINE)}", f"mode = {quoted(mode)}"]
     if given.allow or given.deny:
         default = "deny" if given.allow else "allow"
         lines += ["", "[network]", f"default = {quoted(default)}"]

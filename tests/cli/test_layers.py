@@ -66,7 +66,7 @@ def test_all_layers_are_found_in_their_order(here: Here) -> None:
     given = here.write(here.project / "ci.toml", "ci", "c.example")
     found = here.gather(policy=str(given), given=Given(allow=("f.example",)))
     assert names(found) == [
-        ("flags", "flags", True), ("flags", "ci", True), ("project", "proj", False), ("user", "mine", True),
+        ("flags", "command line", True), ("flags", "ci", True), ("project", "proj", False), ("user", "mine", True),
         ("system", "site", True),
     ]  # fmt: skip
     assert [host for host in "fcpus" if decide_layers(found, Connect(f"{host}.example", 443)).verdict == "allow"] == []

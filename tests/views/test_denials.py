@@ -1,7 +1,11 @@
 """Denials: the same thing of the same process once, with its count, its rule and the way to allow it."""
 
+import unicodedata
+
 import sample_wall
 from fake_recording import FakeRecording, FakeRow
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentwrap.views import denials
 from agentwrap.views.context import Context
@@ -46,3 +50,23 @@ def test_of_more_kinds_than_are_kept_the_number_is_told() -> None:
     assert (len(found.kinds), found.beyond) == (denials.MOST_KINDS, 6)
     last = list(denials.denial_lines(found, Context(RECORDING)))[-1]
     assert plain(last) == "and 6 more denials, of other kinds"
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["b64", "x"]), inner, max_size=2),
+    max_leaves=4,
+)
+FIELDS = st.sampled_from("rule why change count by act what target mechanism errno call transport host".split())
+ROWS = st.builds(
+    FakeRow, seq=st.just(1), at_ns=st.integers(0, 2**62),
+    kind=st.sampled_from(["net.decision", "dns.query", "net.refused", "act.denied", "process.denied", "later.kind"]),
+    span=st.sampled_from(["p1", "run", "gone", ""]), subject=st.text(max_size=20),
+    verdict=st.sampled_from(["deny", "would-deny", "allow", ""]), data=st.dictionaries(FIELDS, ANYTHING, max_size=6),
+)  # fmt: skip
+
+
+@given(st.lists(ROWS, max_size=5))
+def test_rows_of_any_shape_are_harmless_lines(rows: list[FakeRow]) -> None:
+    for one in denials.denial_lines(denials.collect(rows), Context(RECORDING)):
+        assert not any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in plain(one))
