@@ -9,7 +9,6 @@ from ipaddress import IPv4Address, IPv6Address
 
 import trio
 
-from agentwrap.events import Gap
 from agentwrap.events.egress import Decision, Ending, NetClosed, NetDecision, Protocol
 from agentwrap.gateway import first_flight as flights
 from agentwrap.gateway.callers import Caller
@@ -212,21 +211,10 @@ class Connection:
             )
         )
 
-    def broken(self, error: Exception) -> None:
-        """A fault of ours: the connection goes nowhere, and the recording says so."""
+    def cut(self) -> None:
+        """After a fault of ours: it goes nowhere."""
         for sock in (self._client, *([self._passage.server] if self._passage else [])):
             abort(sock)
-        self._stage.gap_once(
-            Gap(
-                at_ns=self._stage.now(),
-                what="connect",
-                cause="gateway-fault",
-                could_hide="how one connection ended: the gateway failed on it and cut it",
-                from_ns=self._opened_ns,
-                to_ns=self._stage.now(),
-                detail=repr(error).encode("utf-8", "backslashreplace")[:400],
-            )
-        )
 
 
 async def refuse_unknown(stage: Stage, client: socket.socket, peer: str) -> None:

@@ -64,6 +64,7 @@ class DnsService:
                 await trio.lowlevel.wait_readable(sock)
                 continue
             except OSError:
+                await trio.lowlevel.checkpoint()
                 continue  # an ICMP error of an earlier answer
             await self._stage.link.room()
             if self._running >= _AT_ONCE:

@@ -94,11 +94,13 @@ class PacketLog:
 
     def _told(self, row: Refused) -> None:
         self._seen[row.prefix] = self._seen.get(row.prefix, 0) + 1
-        # Nobody listens there outside either: the same refusal as without us.
-        if row.prefix == rules.LOOPBACK_REFUSED and row.dport not in self._outside():
+        answer = self._answer(row)
+        # Nobody listens there outside either: the same refusal as without us. And ::1 is refused where a rule allows
+        # the port, for programs to fall back to 127.0.0.1.
+        if row.prefix == rules.LOOPBACK_REFUSED and (row.dport not in self._outside() or answer.verdict == "allow"):
             return
         caller = self._stage.attribution.by_destination(row.dst, row.dport)
-        self._stage.teller.tell(self._event(row, caller))
+        self._stage.teller.tell(self._event(row, answer, caller))
 
     def _outside(self) -> set[int]:
         now = self._stage.now()
@@ -106,8 +108,7 @@ class PacketLog:
             self._host_ports, self._looked_ns = listening_now(), now
         return self._host_ports
 
-    def _event(self, row: Refused, caller: Caller | None) -> NetRefused:
-        answer = self._answer(row)
+    def _event(self, row: Refused, answer: Answer, caller: Caller | None) -> NetRefused:
         return NetRefused(
             at_ns=self._stage.now(),
             span=caller.span if caller else "run",

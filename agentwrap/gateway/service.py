@@ -5,6 +5,7 @@ Whatever ends this loop closes the only listener of the run: from then on every 
 
 import errno
 import resource
+import select
 import socket
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -35,11 +36,12 @@ from agentwrap.policy.hosts import Address
 from agentwrap.tracing.wire import Ready
 
 _TELL_S = 0.05
-_LAST_S, _STEP_S = 0.3, 0.005
+_QUEUE_S, _LAST_S, _STEP_S = 5.0, 0.3, 0.005
 _NO_ROOM_S = 0.02
 _SPINS = 16
 _DNS_PORT = 53
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK)
 
 
 async def serve(ports: Ports, settings: Settings) -> None:
@@ -71,7 +73,7 @@ async def serve(ports: Ports, settings: Settings) -> None:
             stage.link.put(_ready(ports, settings))
             await stage.link.over.wait()
             if stage.link.leaving:
-                await _let_end(stage)
+                await _let_end(stage, ports.tcp)
             work.cancel_scope.cancel()
         outer.cancel_scope.cancel()
     if log is not None:
@@ -80,10 +82,15 @@ async def serve(ports: Ports, settings: Settings) -> None:
     await stage.link.leave()
 
 
-async def _let_end(stage: Stage) -> None:
-    """The programs are gone: what they sent last is still accepted, judged and carried, if that takes moments."""
-    with trio.move_on_after(_LAST_S):
+async def _let_end(stage: Stage, listener: socket.socket) -> None:
+    """The programs are gone: who still waits is accepted and judged, and what is under way has a moment to end."""
+    waiting = select.poll()
+    waiting.register(listener, select.POLLIN)
+    with trio.move_on_after(_QUEUE_S):
         await trio.sleep(_STEP_S)
+        while waiting.poll(0):  # noqa: ASYNC110 - the one who accepts empties it
+            await trio.sleep(_STEP_S)
+    with trio.move_on_after(_LAST_S):
         while stage.live:  # noqa: ASYNC110 - nothing waits for this but us
             await trio.sleep(_STEP_S)
 
@@ -103,9 +110,7 @@ def _ready(ports: Ports, settings: Settings) -> Ready:
 
 def _stage(ports: Ports, settings: Settings) -> Stage:
     def broken(what: str, cause: str, detail: str) -> None:
-        now = settings.now()
-        gap = Gap(at_ns=now, what="connect", cause=cause, could_hide=what, from_ns=now, detail=detail.encode())
-        stage.gap_once(gap)
+        _broken(stage, what, cause, detail)
 
     link = Link(ports.supervisor)
     asks = Asks(link.put, settings.now, settings.ask_timeout_s)
@@ -147,6 +152,12 @@ def _stage(ports: Ports, settings: Settings) -> Stage:
     return stage
 
 
+def _broken(stage: Stage, what: str, cause: str, detail: str) -> None:
+    now = stage.now()
+    told = detail.encode("utf-8", "backslashreplace")[:400]
+    stage.gap_once(Gap(at_ns=now, what="connect", cause=cause, could_hide=what, from_ns=now, to_ns=now, detail=told))
+
+
 def _learn_hosts_file(stage: Stage) -> None:
     """Programs look there themselves, unasked: those names are known from the start."""
     for name, address in hosts_file.read():
@@ -172,10 +183,13 @@ async def _accept(stage: Stage, names: DnsService, listener: socket.socket, nurs
             spins = 0
             continue
         except OSError as error:
-            if error.errno in _NO_ROOM:
-                await trio.sleep(_NO_ROOM_S)  # until a connection ends; meanwhile they queue in the kernel
+            if error.errno in _BROKEN:
+                raise
+            # Until a connection ends; meanwhile they queue in the kernel. Anything else is about one that is gone.
+            await trio.sleep(_NO_ROOM_S if error.errno in _NO_ROOM else 0)
             continue
         client.setblocking(False)
+        stage.live += 1
         nursery.start_soon(_connected, stage, names, client, peer, nursery)
         spins += 1
         if spins >= _SPINS:
@@ -188,7 +202,6 @@ async def _connected(
     stage: Stage, names: DnsService, client: socket.socket, peer: tuple[str, int], nursery: trio.Nursery
 ) -> None:
     connection: Connection | None = None
-    stage.live += 1
     try:
         found = await _whereabouts(stage, client, peer)
         if found is None:
@@ -202,7 +215,8 @@ async def _connected(
         await connection.run(nursery)
     except Exception as error:  # one connection's fault must not end the others
         if connection is not None:
-            connection.broken(error)
+            connection.cut()
+        _broken(stage, "how one connection ended: the gateway failed on it and cut it", "gateway-fault", repr(error))
     finally:
         abort(client)
         stage.live -= 1
