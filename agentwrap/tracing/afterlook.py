@@ -7,7 +7,7 @@ contents that have changed, where the policy says they may not, are told here. W
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from agentwrap.events import Sink
 from agentwrap.events.file import FileEdit, FileState, FileType
@@ -19,7 +19,7 @@ from agentwrap.policy.questions import Write
 
 _TYPES: dict[int, FileType] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
-_DEEPEST = 8
+_DEEPEST, _MOST = 8, 5_000
 
 
 class AfterLook:
@@ -28,20 +28,28 @@ class AfterLook:
     def __init__(self, layers: Sequence[Layer], plan: EnforcementPlan) -> None:
         self._layers = layers
         self._plan = plan
-        self._before = {path: _state(path) for path in plan.closed if not self._is_mounted(path)}
+        self._before, self._all = self._states(path for path in plan.closed if not self._is_mounted(path))
 
     def _is_mounted(self, path: str) -> bool:
         """Nothing of the run changes it: what has changed is somebody else's doing."""
         holding = self._plan.holdings.get(path)
         return holding is not None and holding.mechanism == "mount"
 
+    def _states(self, paths: Iterable[str]) -> tuple[dict[str, FileState], bool]:
+        """What stands under the names there, and whether there were few enough to look at all of them."""
+        survey, budget = Survey(self._layers, MachineDisk()), [_MOST]
+        every = (name for path in paths for name in _not_allowed(survey, path, _DEEPEST, budget))
+        return {path: state for path in every if (state := _state(path)) is not None}, budget[0] >= 0
+
     def tell(self, sink: Sink, at_ns: int) -> None:
         """An edit for each name that should not be there, or not as it is."""
         survey = Survey(self._layers, MachineDisk())
-        known = set(self._plan.closed)
-        new = [one.path for one in closed_now(survey, self._plan.opened) if one.path not in known]
-        for path in (*self._before, *(name for one in new for name in _not_allowed(survey, one, _DEEPEST))):
-            before, after = self._before.get(path), _state(path)
+        closed = (one.path for one in closed_now(survey, self._plan.opened))
+        now, all_of_them = self._states(path for path in closed if not self._is_mounted(path))
+        # A name that was not looked at before is no new one.
+        new = now if self._all and all_of_them else {}
+        for path in dict.fromkeys((*self._before, *new)):
+            before, after = self._before.get(path), now.get(path) or _state(path)
             if before != after:
                 sink(
                     FileEdit(
@@ -55,14 +63,17 @@ class AfterLook:
                 )
 
 
-def _not_allowed(survey: Survey, path: str, deep: int) -> Iterator[str]:
-    """The name, or, where an empty folder of that name may be made, what is in it and may not."""
-    if survey.disk.kind(path) != "folder" or survey.ask(Write(path, folder=True)).verdict != "allow":
-        if not survey.may_write(path):
-            yield path
-    elif deep:
+def _not_allowed(survey: Survey, path: str, deep: int, budget: list[int]) -> Iterator[str]:
+    """The names that may not be written, at a path and below: an empty folder of such a name may often be made."""
+    budget[0] -= 1
+    if budget[0] < 0:
+        return
+    is_folder = survey.disk.kind(path) == "folder"
+    if survey.ask(Write(path, folder=is_folder)).verdict != "allow":
+        yield path
+    if is_folder and deep:
         for name, _ in survey.disk.entries(path):
-            yield from _not_allowed(survey, join(path, name), deep - 1)
+            yield from _not_allowed(survey, join(path, name), deep - 1, budget)
 
 
 def _state(path: str) -> FileState | None:
@@ -71,12 +82,13 @@ def _state(path: str) -> FileState | None:
         status = os.lstat(path)
     except OSError:
         return None
+    is_folder = stat.S_ISDIR(status.st_mode)  # its size and time tell about its entries, which are looked at themselves
     return FileState(
         type=_TYPES.get(stat.S_IFMT(status.st_mode), "other"),
-        size=status.st_size,
+        size=0 if is_folder else status.st_size,
         mode=stat.S_IMODE(status.st_mode),
         uid=status.st_uid,
         gid=status.st_gid,
-        mtime_ns=status.st_mtime_ns,
+        mtime_ns=0 if is_folder else status.st_mtime_ns,
         omitted="not-kept",
     )

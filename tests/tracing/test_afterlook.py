@@ -1,6 +1,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from agentwrap.events.file import FileEdit
@@ -8,6 +9,7 @@ from agentwrap.launching.disk import MachineDisk
 from agentwrap.launching.enforcement import plan
 from agentwrap.policy.layers import Layer
 from agentwrap.policy.paths import Places
+from agentwrap.tracing import afterlook
 from agentwrap.tracing.afterlook import AfterLook
 from tests.policy_texts import policy
 
@@ -59,8 +61,39 @@ def test_of_a_folder_that_may_be_made_only_what_may_not_be_in_it_is_told(tmp_pat
     assert look.edits() == [("create", ".git/hooks/pre-commit")]
 
 
+def test_what_came_into_a_closed_folder_is_told_by_itself(tmp_path: Path) -> None:
+    hooks = tmp_path / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (hooks / "old").write_text("x")
+    look = Look(tmp_path)
+    (hooks / "new.sample").write_text("x")
+    (hooks / "old").write_text("other")
+    (hooks / "sub").mkdir()
+    (hooks / "sub" / "deep").write_text("x")
+    (hooks / "pre-commit").write_text("x")
+    found = look.edits()
+    assert ("modify", ".git/hooks/old") in found
+    assert sorted(name for change, name in found if change == "create") == [
+        ".git/hooks/pre-commit",
+        ".git/hooks/sub/deep",
+    ]
+
+
 def test_what_a_mount_holds_was_changed_by_somebody_else(tmp_path: Path) -> None:
     (tmp_path / ".envrc").write_text("x")
     look = Look(tmp_path, tier="wall")
     (tmp_path / ".envrc").write_text("by the user, in another terminal")
     assert look.edits() == []
+
+
+def test_a_folder_too_large_to_look_through_gives_no_false_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(afterlook, "_MOST", 3)
+    hooks = tmp_path / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    for number in range(9):
+        (hooks / f"{number}").write_text("x")
+    look = Look(tmp_path)
+    (hooks / "new").write_text("x")
+    assert [edit for edit in look.edits() if edit[0] == "create"] == []
