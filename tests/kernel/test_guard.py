@@ -358,11 +358,15 @@ def test_a_descriptor_limit_of_the_program_is_its_own(guarded: Guarded) -> None:
     assert guarded(sys.executable, "-c", script, options=("--kept",)).stdout == "True True\n"
 
 
-OUTSIDE = r"""
+CARD = r"""
 import os, socket, subprocess, sys, time
 for words in ("ip link add out type veth peer name far", "ip addr add 203.0.113.1/24 dev out", "ip link set out up",
               "ip link set far up", "ip link set lo up", "ip neigh add 203.0.113.5 lladdr 02:00:00:00:00:05 dev out"):
     if subprocess.run(words.split(), stdout=sys.stderr).returncode: sys.exit(77)
+"""
+OUTSIDE = (
+    CARD
+    + r"""
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)); wire.bind(("far", 0x0800))
 wire.setblocking(False)
 def frames():
@@ -375,6 +379,23 @@ status = subprocess.run(sys.argv[1:], stdout=sys.stderr).returncode
 print(frames())
 probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); probe.sendto(b"x", ("203.0.113.5", 9)); time.sleep(0.2)
 print(frames()); sys.exit(status)
+"""
+)
+BOUND = r"""
+import socket
+def hear(sock): sock.settimeout(10); return sock.recv(20)
+four, six = "198.51.100.1", "2001:db8::1"
+v4 = (("203.0.113.1", four), ("127.0.0.1", four), ("", four))
+for at, to in *v4, ("::1", six), ("::", six), ("::ffff:203.0.113.1", "::ffff:" + four):
+    s = socket.socket(socket.AF_INET6 if ":" in at else socket.AF_INET); s.bind((at, 0)); s.connect((to, 22))
+    print(at, hear(s))
+u = socket.socket(2, 2); u.bind(("203.0.113.1", 0)); u.settimeout(10)
+u.sendto(b"\x12\x34\1\0\0\1\0\0\0\0\0\0\3www\7example\4test\0\0\1\0\1", ("192.0.2.53", 53)); print(u.recvfrom(512)[1])
+for at in ("", "203.0.113.1"):
+    server = socket.create_server((at, 0)); to = ("203.0.113.1", server.getsockname()[1])
+    c = socket.create_connection(to, 10); server.accept()[0].send(b"inner"); print(hear(c), c.getpeername() == to)
+try: socket.socket().bind(("198.51.100.7", 0))
+except OSError as error: print(error.errno)
 """
 
 
@@ -395,6 +416,29 @@ def test_what_a_thread_slips_under_a_call_does_not_leave_the_machine(
     assert done.returncode == 0, done.stderr
     assert out.exists()
     assert done.stdout.split() == ["0", "1"]  # none of them, and the one that the test sends itself
+
+
+@both
+def test_sockets_with_an_address_of_the_network_card(
+    guarded: Guarded, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    if shutil.which("ip") is None:
+        pytest.skip("ip is not installed (iproute2)")
+    out = tmp_path / "bound.json"
+    run = [sys.executable, str(TESTS / "guarded.py"), *options, "--out", str(out), "--", sys.executable, "-c", BOUND]
+    become = CARD + "os.execv(sys.argv[1], sys.argv[1:])"
+    words = [*UNSHARE, sys.executable, "-c", become, *run]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, env=_environment())
+    if done.returncode == 77:
+        pytest.skip(f"no pair of network cards can be made here: {done.stderr.splitlines()[-1:]}")
+    banner = "b'SSH-2.0-fake\\r\\n'"
+    assert done.stdout.splitlines() == [
+        *(f"{at} {banner}" for at in ("203.0.113.1", "127.0.0.1", "", "::1", "::", "::ffff:203.0.113.1")),
+        "('192.0.2.53', 53)",
+        "b'inner' True",
+        "b'inner' True",
+        "99",
+    ], done.stderr
 
 
 UNLINKED = r"""

@@ -22,8 +22,8 @@ from agentwrap.tracing.guard.datagrams import Datagrams
 from agentwrap.tracing.guard.listeners import SYN_SENT, Owners
 from agentwrap.tracing.guard.nowhere import Nowhere
 from agentwrap.tracing.guard.receiving import Receiving
-from agentwrap.tracing.guard.route import GuardSettings, Router
-from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, STORAGE
+from agentwrap.tracing.guard.route import GuardSettings, Router, is_own
+from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, STORAGE, Endpoint
 from agentwrap.tracing.guard.sockets import DATAGRAM, MAX_KEPT, STREAM, Sockets, inode_of
 from agentwrap.tracing.guard.told import Told
 from agentwrap.tracing.guard.waiting import Workers
@@ -33,6 +33,7 @@ from agentwrap.tracing.tracee import Memory, refused, signed
 
 _KIND, _NON_BLOCKING, _CLOSE_ON_EXEC = 0xF, 0o4000, 0o2000000
 _MPTCP = 262
+_FIRST_PLAIN_PORT = 1024  # below, the program's own rights count (ip(7), ip_unprivileged_port_start)
 _PROTOCOLS: dict[int, tuple[int, int]] = {STREAM: (0, socket.IPPROTO_TCP), DATAGRAM: (0, socket.IPPROTO_UDP)}
 # linux/net.h: call number of socketcall(2) to name and number of its 32-bit arguments
 _SOCKETCALLS = {1: ("socket", 3), 2: ("bind", 3), 3: ("connect", 3), 4: ("listen", 2), 7: ("getpeername", 3)}
@@ -184,14 +185,30 @@ class Guard:
             )  # fmt: skip
 
     def _bind(self, call: Call, arguments: Arguments) -> int:
-        known = self._sockets.get(inode_of(call.tid, signed(arguments[0])))
-        if known is not None:
-            size = min(max(signed(arguments[2]), 0), STORAGE)
-            address = sockaddr.decode(read(self._memory, call.tid, arguments[1], size))
-            if address is not None and address.port:
-                self._nowhere.free(address.port)
-                self._sockets.make_room_for(address.port)
-        return PASS
+        descriptor = signed(arguments[0])
+        known = self._sockets.get(inode_of(call.tid, descriptor))
+        if known is None:
+            return PASS
+        size = min(max(signed(arguments[2]), 0), STORAGE)
+        address = sockaddr.decode(read(self._memory, call.tid, arguments[1], size))
+        if address is None:
+            return PASS
+        if address.port:
+            self._nowhere.free(address.port)
+            self._sockets.make_room_for(address.port)
+        if address.is_loopback or 0 < address.port < _FIRST_PLAIN_PORT or not is_own(address.plain):
+            return PASS
+        with self._sockets.hold(known, call.process.pid, call.tid, descriptor) as sock:
+            if sock is None or not raw_calls.is_kept_to_loopback(sock):
+                return PASS
+            # What comes back to a network card's own address is not for a socket on the loopback device (inet_iif in
+            # include/net/ip.h): with no address it hears the same, by way of loopback.
+            number = raw_calls.bind(
+                sock.fileno(), sockaddr.encode(Endpoint(sockaddr.ANY[known.family], address.port), known.family)
+            )
+        if not number:
+            self._answers.outcome(call.request, 0)
+        return number or ANSWERED
 
     def _listen(self, call: Call, arguments: Arguments) -> int:
         """A server may be reached from elsewhere; it calls nobody. A connect on it later is refused and told."""

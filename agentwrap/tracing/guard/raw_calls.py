@@ -53,6 +53,14 @@ def keep_to_loopback(sock: socket.socket) -> bool:
     return True
 
 
+def is_kept_to_loopback(sock: socket.socket) -> bool:
+    """Whether `keep_to_loopback` holds for it."""
+    try:
+        return bool(sock.getsockopt(socket.SOL_SOCKET, _SO_BINDTODEVICE, 16).strip(b"\0"))
+    except OSError:
+        return False
+
+
 def let_out(sock: socket.socket) -> bool:
     """The reverse of `keep_to_loopback`."""
     try:

@@ -76,7 +76,7 @@ class Router:
 
         An address of the machine's own network card is meant for a server without an address, which loopback reaches.
         """
-        if not to.is_loopback and not (stream and _is_own(to.plain)):
+        if not to.is_loopback and not (stream and is_own(to.plain)):
             return None
         try:
             serving, exact = self.listeners.serving(to, stream=stream)
@@ -150,7 +150,7 @@ class Router:
             pid=process.pid,
             span=process.span,
             transport="tcp" if known.kind == STREAM else "udp",
-            host=to.host,
+            host=str(to.plain),
             port=to.port,
         )
         try:
@@ -173,7 +173,7 @@ class Router:
         self.listeners.close()
 
 
-def _is_own(ip: Ip) -> bool:
+def is_own(ip: Ip) -> bool:
     """Whether an address is the machine's: then it is the source, too, of what is sent to it. Nothing is sent."""
     family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
     try:
