@@ -5,6 +5,7 @@ program under test is started inside.
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 import signal
@@ -41,6 +42,20 @@ def _add6(address: str) -> None:
     # struct in6_ifreq (linux/ipv6.h): address, prefix length, interface index
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
         fcntl.ioctl(sock, _SIOCSIFADDR, struct.pack("=16sIi", socket.inet_pton(socket.AF_INET6, address), 128, 1))
+    while not _usable6(address):
+        pass
+
+
+def _usable6(address: str) -> bool:
+    """A kernel thread makes an address usable a moment after it was added (net/ipv6/addrconf.c, addrconf_dad_work)."""
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.bind((address, 0))
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            return False
+    return True
 
 
 def _bind_over(source: Path, target: str) -> None:
