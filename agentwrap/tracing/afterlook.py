@@ -7,6 +7,7 @@ contents that have changed, where the policy says they may not, are told here. W
 
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from agentwrap.events import Sink
@@ -20,6 +21,7 @@ from agentwrap.policy.questions import Write
 _TYPES: dict[int, FileType] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
 _DEEPEST, _MOST = 8, 5_000
+_COARSE_NS = 20_000_000  # times of files are those of the last tick of the kernel's clock
 
 
 class AfterLook:
@@ -27,6 +29,7 @@ class AfterLook:
 
     def __init__(self, layers: Sequence[Layer], plan: EnforcementPlan) -> None:
         self._layers = layers
+        self._began_ns = time.time_ns() - _COARSE_NS
         self._plan = plan
         self._before, self._all = self._states(path for path in plan.closed if not self._is_mounted(path))
 
@@ -47,7 +50,7 @@ class AfterLook:
         closed = (one.path for one in closed_now(survey, self._plan.opened))
         now, all_of_them = self._states(path for path in closed if not self._is_mounted(path))
         # A name that was not looked at before is no new one.
-        new = now if self._all and all_of_them else {}
+        new = [path for path in now if self._all and all_of_them and _changed_ns(path) >= self._began_ns]
         for path in dict.fromkeys((*self._before, *new)):
             before, after = self._before.get(path), now.get(path) or _state(path)
             if before != after:
@@ -74,6 +77,14 @@ def _not_allowed(survey: Survey, path: str, deep: int, budget: list[int]) -> Ite
     if is_folder and deep:
         for name, _ in survey.disk.entries(path):
             yield from _not_allowed(survey, join(path, name), deep - 1, budget)
+
+
+def _changed_ns(path: str) -> int:
+    """When anything about a name's inode last changed, which no program can set (inode(7), st_ctim)."""
+    try:
+        return os.lstat(path).st_ctime_ns
+    except OSError:
+        return 0
 
 
 def _state(path: str) -> FileState | None:

@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from agentwrap.events.file import FileEdit
+from agentwrap.launching import survey
 from agentwrap.launching.disk import MachineDisk
 from agentwrap.launching.enforcement import plan
 from agentwrap.policy.layers import Layer
@@ -97,3 +98,17 @@ def test_a_folder_too_large_to_look_through_gives_no_false_findings(
     look = Look(tmp_path)
     (hooks / "new").write_text("x")
     assert [edit for edit in look.edits() if edit[0] == "create"] == []
+
+
+def test_what_was_there_before_is_no_new_name_though_it_was_not_found_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(afterlook, "_COARSE_NS", 0)
+    deep = tmp_path.joinpath(*"abcdefgh")
+    deep.mkdir(parents=True)
+    (deep / "Jenkinsfile").write_text("x")
+    look = Look(tmp_path)
+    monkeypatch.setattr(survey, "_WALK_DEPTH", 20)
+    assert look.edits() == []
+    (deep / ".envrc").write_text("x")
+    assert look.edits() == [("create", "a/b/c/d/e/f/g/h/.envrc")]
