@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from containers import Container
+from wrapping import environment, events
 
 pytestmark = pytest.mark.container
 TESTS = Path(__file__).resolve().parent.parent
@@ -124,3 +125,54 @@ def test_a_thread_that_changes_the_address_reaches_nobody(
     done = inside.run(str(folder / "guarded"), "race", "1000")
     assert done.returncode == 0
     assert inside.record["passed"] == 0
+
+
+PRODUCT = """
+import socket, urllib.error, urllib.request
+def ask(url):
+    try: return urllib.request.urlopen(url, timeout=10).status
+    except urllib.error.HTTPError as error: return error.code
+    except OSError as error: return type(error).__name__
+print(ask("http://127.0.0.1:18080/"), ask("http://127.0.0.1:18081/"), ask("http://203.0.113.1/"))
+try: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("203.0.113.1", 443))
+except OSError as error: print(type(error).__name__)
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+try: s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"\\0"); print("released")
+except OSError as error: print(type(error).__name__)
+server = socket.create_server(("127.0.0.1", 0)); print(socket.create_connection(server.getsockname()).fileno() > 0)
+"""
+SERVED = (
+    'for port in 18080 18081; do "$0" -m http.server $port --bind 127.0.0.1 > /dev/null 2>&1 & done; '
+    '"$0" -c "import socket, time\n'
+    "for port in (18080, 18081):\n"
+    "    while socket.socket().connect_ex(('127.0.0.1', port)): time.sleep(0.05)\n"
+    '"; "$0" -m agentwrap run -q -o "$1" --allow host.loopback:18080 -- "$0" -c "$2"'
+)
+
+
+@pytest.mark.parametrize("profile", ["docker", "drop-all", "no-ptrace"])
+def test_the_whole_product_enforces_without_namespaces(container: Place, folder: Path, profile: str) -> None:
+    made = container(profile)
+    made.keep.append(folder)
+    recording = folder / "run.agentlog"
+    words = ["/bin/sh", "-c", SERVED, sys.executable, str(recording), PRODUCT]
+    done = made.run(words, cwd=folder, env=environment(folder))
+    expected = "200 403 403\nConnectionRefusedError\nPermissionError\nTrue\n"
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+    told = events(recording, "net.decision", "net.refused")
+    decided = {(event.subject, event.verdict, event.data["by"]) for event in told}
+    assert decided == {
+        ("127.0.0.1:18080", "allow", "guard"),
+        ("127.0.0.1:18081", "deny", "guard"),
+        ("203.0.113.1:80", "deny", "guard"),
+        ("203.0.113.1:443", "deny", "guard"),
+    }
+    spans = {event.span for event in told}
+    assert len(spans) == 1  # the program's own, and known for each of them
+    assert "" not in spans
+    # Every connect is told once, from the copy that was acted on.
+    assert sorted(event.data["port"] for event in events(recording, "net.connect") if event.data["port"] < 18082) == [
+        80,
+        18080,
+        18081,
+    ]
