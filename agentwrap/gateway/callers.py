@@ -58,7 +58,7 @@ class CallerTable:
             self._keep(self._inodes, caller.inode, caller)
         if caller.local_port:
             self._keep(self._ports, caller.local_port, caller)
-        self._keep(self._destinations, (caller.host, caller.port), caller)
+        self._keep(self._destinations, (_on_the_wire(caller.host), caller.port), caller)
 
     def _keep(self, table: "OrderedDict[_Key, Caller]", key: _Key, caller: Caller) -> None:
         table[key] = caller
@@ -76,4 +76,10 @@ class CallerTable:
 
     def by_destination(self, host: str, port: int) -> Caller | None:
         """The last caller that named this address."""
-        return self._destinations.get((host, port))
+        return self._destinations.get((_on_the_wire(host), port))
+
+
+def _on_the_wire(host: str) -> str:
+    """The address in the packets of who calls this one: IPv4 for a mapped one, loopback for none (ip(7), ipv6(7))."""
+    plain = host.removeprefix("::ffff:") if "." in host else host
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(plain, plain)
