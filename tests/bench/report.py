@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import report_confined
 from commands import Start, Stream
+from confined import Confined
+from gateway import Traffic
 from measure import Result
 
 MAX_ADDED_MS = 300
@@ -63,6 +66,8 @@ class Results:
     starts: list[Start] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
     stream_events: int = 0
+    traffic: list[Traffic] = field(default_factory=list)
+    confined: list[Confined] = field(default_factory=list)
 
     def put(self, result: Result) -> None:
         """Add a row of the table, in place of an earlier one of the same title."""
@@ -81,6 +86,8 @@ class Results:
         told["tables"] = [Result(**row) for row in told["tables"]]
         told["starts"] = [Start(**row) for row in told["starts"]]
         told["streams"] = [Stream(**row) for row in told["streams"]]
+        told["traffic"] = [Traffic(**row) for row in told.get("traffic", [])]
+        told["confined"] = [Confined(**row) for row in told.get("confined", [])]
         return cls(**told)
 
 
@@ -192,6 +199,10 @@ def markdown(results: Results, ways: Sequence[str]) -> str:
     lines.append(f"| rounds | {results.rounds}{' (quick sizes: figures mean little)' if results.quick else ''} |")
     if results.tables:
         lines += ["", "## Side by side", "", *comparison(results.tables, ways)]
+    if results.traffic:
+        lines += report_confined.traffic(results.traffic)
+    if results.confined:
+        lines += report_confined.starts(results.confined)
     if results.events_per_second or results.memory:
         lines += _recorder(results)
     if results.starts:

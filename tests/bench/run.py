@@ -1,7 +1,8 @@
 """Benchmarks: `python tests/bench/run.py [--quick] [--only NAMES] [--rounds N] [-o docs/benchmarks.md]`.
 
-Names: the workloads' (`--list`), `agents`, `recorder`, `memory`, `commands`, `streams`. The real agents run where
-AGENTWRAP_LAB names the folder of their lab. Nothing leaves the machine.
+Names: the workloads' (`--list`), `agents`, `gateway`, `starts-confined`, `recorder`, `memory`, `commands`, `streams`.
+The real agents run where AGENTWRAP_LAB names the folder of their lab. `--peers` names a folder with other sandboxes:
+`node_modules` with srt, `venv` with sandlock; the rest are looked for in PATH. Nothing leaves the machine.
 """
 
 import argparse
@@ -12,13 +13,15 @@ import tempfile
 from pathlib import Path
 
 import commands
+import confined
+import gateway
 import measure
 import recorder
 import report
 import ways as ways_module
 import workloads
 
-PARTS = ("agents", "recorder", "memory", "commands", "streams")
+PARTS = ("agents", "gateway", "starts-confined", "recorder", "memory", "commands", "streams")
 AGENTS = ("claude", "codex")
 
 
@@ -28,6 +31,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", metavar="NAMES", default="", help="comma-separated names (default: all)")
     parser.add_argument("--skip", metavar="NAMES", default="", help="comma-separated names to leave out")
     parser.add_argument("--ways", metavar="NAMES", default="", help="comma-separated ways (default: all)")
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="where srt and sandlock are installed")
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds (default: 5; quick: 1)")
     parser.add_argument("--size", type=int, metavar="N", help="another size for the workloads")
     parser.add_argument("--folder", type=Path, help="where to work (default: a new folder in TMPDIR)")
@@ -88,6 +92,12 @@ def _fill(
         lab = os.environ.get("AGENTWRAP_LAB")
         for result in measure.agents(Path(lab) if lab else None, AGENTS, ways, rounds=rounds, say=say):
             results.put(result)
+    named = names(options.ways)
+    if "gateway" in wanted:
+        results.traffic = gateway.compare(agentwrap, rounds=rounds, quick=quick, only=named, say=say)
+    if "starts-confined" in wanted:
+        many = 1 if quick else max(rounds, 11)
+        results.confined = confined.compare(agentwrap, options.peers, rounds=many, only=named, say=say)
     if "recorder" in wanted:
         results.events_per_second = recorder.events_per_second(2_000 if quick else 200_000, folder / "rate.agentlog")
         say(f"recorder {results.events_per_second:,.0f} events/s")

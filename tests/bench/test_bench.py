@@ -47,3 +47,22 @@ def test_the_recording_of_a_workload_holds_what_it_did(tmp_path: Path, monkeypat
     assert found["file.edit"] == 30  # made and removed: one row each
     with pytest.raises(measure.TooFewRowsError, match=r"30 rows of file\.edit, at least 31"):
         measure.demand(files, 31, found)
+
+
+def test_a_quick_run_of_the_confined_parts(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    bench(tmp_path, "--only", "gateway,starts-confined", "-o", str(page))
+    traffic, starts = page.read_text().split("## Start-up, confined")
+    for way in ("direct", "agentwrap wall", "agentwrap guard", "gateway alone"):
+        assert "µs" in row(traffic, way)
+    for way in ("agentwrap wall", "agentwrap guard"):
+        assert row(starts, way).split("|")[2].strip() == "yes"
+        assert row(starts, way).count(" ms") == 4
+    for peer in ("pasta", "slirp4netns"):
+        assert "µs" in row(traffic, peer) or "missing: " in row(traffic, peer)
+    for peer in ("srt", "sandlock", "bwrap (no network)", "firejail (no network)"):
+        assert " ms" in row(starts, peer) or "missing: " in row(starts, peer)
+
+
+def row(text: str, first: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(f"| {first} |"))
