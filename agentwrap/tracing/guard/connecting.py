@@ -136,14 +136,14 @@ class Connecting:
             try:
                 self._router.announce(call.process, known, sock, to)
             except BlockingIOError:
-                self._later(call, known, sock, to, sockaddr.encode(target, known.family), announce=True)
+                self._later(call, known, sock, to, sockaddr.encode(target, known.family), begun=0)
                 return ANSWERED
         return self._start(call, known, sock, to, sockaddr.encode(target, known.family))
 
     def _start(self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes) -> int:
         number, waits = begin(sock, address)
         if waits:
-            self._later(call, known, sock, to, address, announce=False)
+            self._later(call, known, sock, to, address, begun=number)
             return ANSWERED
         self._connected(known, sock, to, number)
         return self._done(call, number)
@@ -157,16 +157,19 @@ class Connecting:
             self._sockets.drop(known)
 
     def _later(
-        self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes, *, announce: bool
+        self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes, *, begun: int
     ) -> None:
-        """The outcome has to be waited for: on a thread of its own, with a duplicate of its own."""
+        """The outcome has to be waited for: on a thread of its own, with a duplicate of its own.
+
+        `begun`: what the kernel said to it so far; 0: the gateway was not told yet, and nothing is begun.
+        """
         known.connecting = True
         ours = raw_calls.duplicate(sock)
 
         def wait() -> None:
             number = errno.ECONNABORTED
             try:
-                number = self._wait(call, known, ours, to, address, announce=announce)
+                number = self._wait(call, known, ours, to, address, begun=begun)
             except OSError as error:
                 number = error.errno or number
             finally:
@@ -177,11 +180,9 @@ class Connecting:
 
         self._workers.run(wait)
 
-    def _wait(
-        self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes, *, announce: bool
-    ) -> int:
-        number, waits = errno.EINPROGRESS, True
-        if announce:
+    def _wait(self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes, *, begun: int) -> int:
+        number, waits = begun, True
+        if not begun:
             self._router.announce(call.process, known, sock, to, wait=True)
             number, waits = begin(sock, address)
         if waits:
@@ -192,9 +193,8 @@ class Connecting:
             if not ended:
                 number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or begin(sock, address)[0]
             else:
-                number = errno.EINPROGRESS if ended == errno.ETIMEDOUT else ended
                 self._connected(known, sock, to, errno.EINPROGRESS)
-                return number
+                return number if ended == errno.ETIMEDOUT else ended
         self._connected(known, sock, to, number)
         return number
 

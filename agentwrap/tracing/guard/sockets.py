@@ -124,12 +124,12 @@ class Sockets:
         self._since_sweep = 0
         held = self._owners.held()
         if held is not None:
-            for known in [known for inode, known in self._kept.items() if inode not in held]:
+            for known in [known for inode, known in list(self._kept.items()) if inode not in held]:
                 self.drop(known)
 
     def make_room_for(self, port: int) -> None:
         """Before a bind to `port`: a closed socket of the run must not hold it through a duplicate of ours."""
-        for known in self._kept.values():
+        for known in list(self._kept.values()):
             if known.kept is not None and raw_calls.port_of(known.kept) == port:
                 self.sweep()
                 return
