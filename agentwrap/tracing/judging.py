@@ -16,6 +16,7 @@ import msgspec
 from agentwrap.events import Sink
 from agentwrap.events.egress import Act, ActDenied, By
 from agentwrap.launching.enforcement import EnforcementPlan
+from agentwrap.policy.defaults import is_device
 from agentwrap.policy.layers import Layer, decide_layers, mode_of
 from agentwrap.policy.questions import Answer, Exec, Family, Question, Read, Unix, Write
 from agentwrap.policy.rules import Rule
@@ -102,9 +103,8 @@ class StopJudge:
     def refusal_to_write(self, path: bytes, *, folder: bool = False, tree: bool = False) -> Answer | None:
         """Why a name may not be changed; None where it may."""
         name = os.fsdecode(path)
-        own = _PROCESS_FILE.match(name)
-        if own is not None:
-            if not own[1].isdigit() or self._belongs(int(own[1])):
+        if _PROCESS_FILE.match(name):
+            if self._is_its_own(name):
                 return None
             return Answer("deny", Rule("built-in.reach"), _ABOUT_OTHERS, "nothing in a policy")
         answer = self._ask(Write(name, folder, tree))
@@ -113,12 +113,23 @@ class StopJudge:
         return None if answer.rule.where == "built-in.device" else self._held(name, "closed")
 
     def refusal_to_read(self, path: bytes, *, folder: bool = False) -> Answer | None:
-        """Why a content may not be read; None where it may. Folders are listed unless a rule names them."""
+        """Why a content may not be read; None where it may.
+
+        Folders are listed, harmless devices and what /proc tells about the run are read unless a rule names them.
+        """
         name = os.fsdecode(path)
         answer = self._ask(Read(name))
-        if answer.verdict != "allow" and not (folder and answer.rule.where.endswith(".default")):
-            return answer
-        return self._held(name, "")
+        if answer.verdict == "allow":
+            return self._held(name, "")
+        by_default = answer.rule.where.endswith(".default")
+        if by_default and (folder or self._is_its_own(name) or is_device(name, self._layers[0].policy.places)):
+            return self._held(name, "")
+        return answer
+
+    def _is_its_own(self, name: str) -> bool:
+        """Whether it is a file in /proc about a process of the run."""
+        found = _PROCESS_FILE.match(name)
+        return found is not None and (not found[1].isdigit() or self._belongs(int(found[1])))
 
     def refusal_to_move(self, path: bytes) -> Answer | None:
         """Why a content may not come under another name: it, or something below it, may not be read here."""

@@ -135,6 +135,10 @@ def test_folders_are_listed_where_reading_is_closed_by_default() -> None:
     assert court.judge.refusal_to_read(b"/usr", folder=True) is None
     assert court.judge.refusal_to_read(b"/usr/x") is not None
     assert court.judge.refusal_to_read(b"/secret", folder=True) is not None
+    assert court.judge.refusal_to_read(b"/dev/urandom") is None
+    assert court.judge.refusal_to_read(b"/proc/%d/maps" % OWN) is None
+    assert court.judge.refusal_to_read(b"/proc/%d/maps" % OTHER) is not None
+    assert court.judge.refusal_to_read(b"/dev/sda") is not None
 
 
 def test_sockets_programs_and_families() -> None:

@@ -57,9 +57,10 @@ def follow(place: Place, tid: int) -> Place | None:
             return Place(path, host)
         except OSError:
             return None
+        target = os.path.join(os.path.dirname(path), target)
         if target.startswith(OWN_LINKS):
             target = b"/proc/%d/" % tid + target.split(b"/", 3)[3]  # ours is another one
-        parent, name = os.path.split(os.path.join(os.path.dirname(path), target))
+        parent, name = os.path.split(target)
         resolved = _canonical(parent, prefix)
         if resolved is None or name in (b"", b".", b".."):
             return None  # a directory then: not something that is opened for writing

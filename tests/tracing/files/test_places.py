@@ -1,6 +1,7 @@
 """Where a final link leads, inside the process's own root, and paths that stay openable."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,17 @@ def test_a_folder_with_a_very_long_path(tmp_path: Path) -> None:
     os.close(here)
     with pytest.raises(FileNotFoundError):
         open_directory(path + b"/missing")
+
+
+def test_a_link_beside_proc_self_is_the_threads_own() -> None:
+    """/proc/mounts is `self/mounts`: relative, and another one for whoever asks."""
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        found = follow(Place(b"/proc/mounts", b"/proc/mounts"), child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert found is not None
+    assert found.path == b"/proc/%d/mounts" % child
