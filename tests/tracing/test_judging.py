@@ -2,6 +2,7 @@ import errno
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,9 +12,11 @@ from agentwrap.policy.layers import Layer
 from agentwrap.policy.questions import Answer
 from agentwrap.policy.rules import Rule
 from agentwrap.tracing.files.settings import Place
+from agentwrap.tracing.judged_calls import JudgedCalls
 from agentwrap.tracing.judged_files import FileQuestions
 from agentwrap.tracing.judging import StopJudge, descends
 from agentwrap.tracing.processes import Process
+from agentwrap.tracing.tracee import Memory
 from tests.launching.disks import TableDisk
 from tests.policy_texts import PLACES, policy
 
@@ -172,6 +175,37 @@ def test_names_that_cannot_be_read_are_refused_where_nothing_stands_underneath()
     layers = (Layer("flags", policy(CLOSED)),)
     held = plan(layers, TableDisk(("/w/x",)), uid=1000, tier="wall")
     assert Court(CLOSED, of=held).judge.unreadable(Process(OWN, "p1", None), "unlink") == 0
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENAMETOOLONG, "longer than readlink gives"), RuntimeError("a fault")])
+def test_a_fault_of_ours_opens_nothing(error: Exception) -> None:
+    court = Court(OPEN)
+    noted: list[str] = []
+
+    def faulty(*_: object) -> int:
+        raise error
+
+    calls = SimpleNamespace(place=faulty)
+    judged = JudgedCalls(calls, court.files, Memory(), execs=False)  # type: ignore[arg-type]
+    handlers = judged.over({"unlink": lambda *_: noted.append("unlink") or 0, "listen": lambda *_: 0})  # type: ignore[func-returns-value]
+    assert handlers["unlink"](court.process, 1, (0,) * 6) == errno.EACCES
+    assert handlers["listen"](court.process, 1, (0,) * 6) == 0
+    assert noted == []
+    assert court.told[0].rule == b"built-in.unclear-path"
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EFAULT, errno.ESRCH, errno.EPERM])
+def test_what_fails_by_itself_is_left_to_whoever_asked(number: int) -> None:
+    court = Court(OPEN)
+
+    def failing(*_: object) -> int:
+        raise OSError(number, "by itself")
+
+    calls = SimpleNamespace(place=failing)
+    judged = JudgedCalls(calls, court.files, Memory(), execs=False)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="by itself"):
+        judged.over({})["unlink"](court.process, 1, (0,) * 6)
+    assert court.told == []
 
 
 def test_counts_are_told_in_time_and_at_the_end() -> None:
