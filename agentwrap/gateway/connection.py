@@ -110,8 +110,7 @@ class Connection:
     async def _carry(self, dialled: Dialled, verdict: Verdict, nursery: trio.Nursery) -> tuple[Ending, bytes]:
         server = dialled.sock
         self._led_to = dialled.address
-        for sock in (self._client, server):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         passage = self._passage = Passage(self._client, server)
         inspection = self._inspection = Inspection(self._stage.judge, self._stage.known, passage, self._settle)

@@ -73,6 +73,9 @@ async def _one(address: Address, port: int) -> Dialled | Failed:
     try:
         number = sock.connect_ex((str(address), port))
         if number == errno.EINPROGRESS:
+            # On loopback it stands by now: asking again is cheaper than waiting.
+            number = sock.connect_ex((str(address), port))
+        if number == errno.EALREADY:
             number = errno.ETIMEDOUT
             with trio.move_on_after(DIAL_S):
                 await trio.lowlevel.wait_writable(sock)
@@ -80,7 +83,7 @@ async def _one(address: Address, port: int) -> Dialled | Failed:
     except BaseException:
         sock.close()
         raise
-    if number:
+    if number not in (0, errno.EISCONN):
         sock.close()
         return _failed(number)
     return Dialled(sock, address)

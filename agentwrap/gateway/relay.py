@@ -183,6 +183,8 @@ class Passage:
         self.cut(b"by the server")
 
     def _end(self, sink: socket.socket) -> None:
+        if self._left == 1:
+            return  # the other direction is over: both sockets are closed next
         try:
             sink.shutdown(socket.SHUT_WR)
         except OSError:

@@ -4,6 +4,7 @@ Whatever ends this loop closes the only listener of the run: from then on every 
 """
 
 import errno
+import gc
 import resource
 import select
 import socket
@@ -40,6 +41,7 @@ _QUEUE_S, _LAST_S, _STEP_S = 5.0, 0.3, 0.005
 _NO_ROOM_S = 0.02
 _SPINS = 16
 _DNS_PORT = 53
+_GC_OBJECTS = 10_000
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK)
 
@@ -71,6 +73,9 @@ async def serve(ports: Ports, settings: Settings) -> None:
                 inside = publish.Inside(ports.connector)
                 work.start_soon(publish.serve, published, inside, stage.link.put, settings.now)
             stage.link.put(_ready(ports, settings))
+            # What is here stays: a collection that walks through all of it takes longer than a hundred connections.
+            gc.freeze()
+            gc.set_threshold(_GC_OBJECTS)
             await stage.link.over.wait()
             if stage.link.leaving:
                 await _let_end(stage, ports.tcp)
@@ -174,6 +179,7 @@ async def _tell_repeats(stage: Stage) -> None:
 
 async def _accept(stage: Stage, names: DnsService, listener: socket.socket, nursery: trio.Nursery) -> None:
     listener.setblocking(False)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what it accepts inherits it (tcp(7))
     spins = 0
     while True:
         try:

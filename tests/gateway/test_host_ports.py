@@ -5,7 +5,7 @@ import socket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentwrap.gateway.host_ports import listening_now, listening_ports
+from agentwrap.gateway.host_ports import _listed, listening_now, listening_ports
 
 
 def test_a_listener_is_found_and_is_gone_when_it_closes() -> None:
@@ -17,6 +17,13 @@ def test_a_listener_is_found_and_is_gone_when_it_closes() -> None:
             sock.listen()
             assert port in listening_now()
         assert port not in listening_now()
+
+
+def test_both_ways_of_looking_see_the_same() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock, socket.create_connection(sock.getsockname()) as other:
+        there, listed = listening_now(), _listed()
+        assert sock.getsockname()[1] in there & listed
+        assert other.getsockname()[1] not in there | listed
 
 
 def test_a_listener_of_both_families_is_found() -> None:

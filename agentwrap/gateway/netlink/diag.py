@@ -4,11 +4,13 @@ Knows the socket, not the process that holds it.
 """
 
 import errno
+import os
 import socket
 import struct
 from typing import Literal
 
 from agentwrap.gateway.netlink import channel
+from agentwrap.gateway.netlink import messages as nl
 
 Transport = Literal["tcp", "udp"]
 End = tuple[str, int]
@@ -18,7 +20,8 @@ _SOCK_DIAG_BY_FAMILY = 20
 _ANY_COOKIE = struct.pack("=II", 0xFFFFFFFF, 0xFFFFFFFF)
 _LISTENING = 10  # TCP_LISTEN
 _MAPPED = bytes(10) + b"\xff\xff"  # RFC 4291 2.5.5.2
-_ports = struct.Struct("!HH")
+_ANSWER_BYTES = 1 << 12
+_port, _ports = struct.Struct("!H"), struct.Struct("!HH")
 _HEAD = 4  # struct inet_diag_msg: family, state, timer, retransmissions; then struct inet_diag_sockid of 48 bytes
 _UID_AT = _HEAD + 48 + 12
 
@@ -52,13 +55,30 @@ class Diag:
         # struct inet_diag_req_v2: family, protocol, extensions, pad, states; in the sockid interface 0 and no cookie.
         body = struct.pack("=BBBBI", family, protocol, 0, 0, 0xFFFFFFFF)
         body += _ports.pack(first[0], second[0]) + hosts + bytes(4) + _ANY_COOKIE
-        try:
-            answers = channel.ask(self._sock, [(_SOCK_DIAG_BY_FAMILY, 0, body, "socket diagnosis")])
-        except OSError as error:
-            if error.errno == errno.ENOENT:
-                return None
-            raise
-        return next((found for answer in answers if (found := _owner(transport, local[1], answer))), None)
+        return self._asked(transport, local[1], body)
+
+    def _asked(self, transport: Transport, own_port: int, body: bytes) -> tuple[int, int] | None:
+        """Once for every connection, so without `channel.ask`: one question has one answer, here when send returns."""
+        self._sock.send(nl.message(_SOCK_DIAG_BY_FAMILY, nl.REQUEST, 0, body))
+        for kind, flags, _, answer in nl.messages(self._sock.recv(_ANSWER_BYTES, socket.MSG_DONTWAIT)):
+            if kind == nl.ERROR:
+                number = nl.outcome(flags, answer)[0]
+                if number == errno.ENOENT:
+                    return None
+                raise OSError(number, "socket diagnosis: " + os.strerror(number))
+            return _owner(transport, own_port, answer)
+        return None
+
+    def listening(self) -> list[End]:
+        """Every end on which TCP is listened to, in both families. Raises OSError when the kernel refuses to tell."""
+        found: list[End] = []
+        for family, size in ((socket.AF_INET, 4), (socket.AF_INET6, 16)):
+            body = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTENING) + bytes(48)
+            for answer in channel.ask(self._sock, [(_SOCK_DIAG_BY_FAMILY, nl.DUMP, body, "socket diagnosis")]):
+                if len(answer) >= _UID_AT and answer[1] == _LISTENING:
+                    (port,) = _port.unpack_from(answer, _HEAD)
+                    found.append((socket.inet_ntop(family, answer[_HEAD + 4 : _HEAD + 4 + size]), port))
+        return found
 
 
 def _packed(host: str) -> bytes:
