@@ -1,0 +1,161 @@
+"""git, pip, npm, dig and a browser under an enforcing policy: they do their work with the allowed host alone."""
+
+import os
+import pwd
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from real import sites
+from real.confined import DENIED, PYTHON, TIERS, Place, Ran
+from real.programs import need
+
+pytestmark = pytest.mark.parametrize("tier", TIERS)
+
+GIT = {
+    "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.invalid", "GIT_COMMITTER_NAME": "C",
+    "GIT_COMMITTER_EMAIL": "c@example.invalid", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+}  # fmt: skip
+
+
+def script(*commands: Sequence[str]) -> list[str]:
+    """A shell that runs each command, whatever becomes of the others, and says how each ended, one line each."""
+    lines = [f"{shlex.join(words)} >&2 </dev/null; echo $?" for words in commands]
+    return ["sh", "-c", "\n".join(lines)]
+
+
+def ended(ran: Ran) -> list[int]:
+    return [int(line) for line in ran.out.split()]
+
+
+def refused_to(place: Place, ran: Ran, program: str, address: str) -> None:
+    assert ran.refused() == {("denied.example", program), (address, program)}
+    ran.whole()
+    place.untouched()
+
+
+def repository(folder: Path) -> None:
+    """`folder`/repo.git with one commit."""
+    lines = """
+    git init -q -b main made; cd made; echo content > file; git add file; git commit -q -m one
+    git clone -q --bare . ../repo.git; git -C ../repo.git config http.receivepack true
+    """
+    subprocess.run(["sh", "-ec", lines], cwd=folder, env={**os.environ, **GIT}, check=True)
+
+
+def test_git_over_https(place: Place, site: sites.Site, tier: str) -> None:
+    """Over HTTPS git is allowed or denied by name."""
+    need("git")
+    repository(place.folder)
+    site.repositories = place.folder
+    edit = "cd there && echo more >> file && git commit -qam two && git push -q origin main"
+    ran = place.run(
+        script(
+            ["git", "clone", "-q", "https://allowed.example/git/repo.git", "there"],
+            ["sh", "-c", edit],
+            ["git", "ls-remote", "https://denied.example/git/repo.git"],
+            ["git", "ls-remote", f"https://{DENIED}/git/repo.git"],
+        ),
+        tier,
+        env={**GIT, "GIT_SSL_CAINFO": str(place.folder / "ca.pem")},
+    )
+    assert ended(ran) == [0, 0, 128, 128], ran.err
+    log = subprocess.run(
+        ["git", "-C", str(place.folder / "repo.git"), "log", "--format=%s"], capture_output=True, text=True, check=True
+    )
+    assert log.stdout.split() == ["two", "one"]
+    refused_to(place, ran, "git-remote-https", f"{DENIED}:443")
+
+
+SSHD = """
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/user_key.pub
+PidFile none
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+"""
+
+
+def test_git_over_ssh(place: Place, tier: str) -> None:
+    """Over SSH, too: by the name that was looked up for the connection."""
+    need("git", "ssh", "sshd", "ssh-keygen", "unshare")
+    try:
+        user = pwd.getpwuid(os.getuid())
+    except KeyError:
+        pytest.skip("sshd lets nobody in who has no entry in the password file")
+    if not user.pw_shell.endswith("sh"):
+        pytest.skip(f"the shell of {user.pw_name}, {user.pw_shell}, runs no command for sshd")
+    repository(place.folder)
+    for key in ("host_key", "user_key"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place.folder / key)], check=True)
+    settings = place.folder / "sshd_config"
+    settings.write_text(SSHD.format(folder=place.folder))
+    # As root it wants its folder below /run.
+    inside = f"mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec /usr/sbin/sshd -i -f {settings}"
+    command = (
+        ["unshare", "-m", "sh", "-c", inside] if os.getuid() == 0 else ["/usr/sbin/sshd", "-i", "-f", str(settings)]
+    )
+
+    def talk(connection: "sites.socket.socket") -> None:
+        subprocess.run(command, stdin=connection, stdout=connection, stderr=subprocess.DEVNULL)
+
+    server = place.serve(place.net.listen("192.0.2.1", 22), talk)
+    ssh = f"ssh -F none -i {place.folder}/user_key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+    urls = [
+        f"ssh://{user.pw_name}@{host}{place.folder}/repo.git" for host in ("allowed.example", "denied.example", DENIED)
+    ]
+    ran = place.run(
+        script(["git", "clone", "-q", urls[0], "there"], *(["git", "ls-remote", url] for url in urls[1:])),
+        tier,
+        env={**GIT, "GIT_SSH_COMMAND": ssh + " -o BatchMode=yes -o LogLevel=ERROR"},
+    )
+    assert ended(ran) == [0, 128, 128], ran.err
+    assert (place.work / "there/file").read_text() == "content\n"
+    assert server.peers == 1
+    refused_to(place, ran, "ssh", f"{DENIED}:22")
+
+
+def test_pip(place: Place, site: sites.Site, tier: str) -> None:
+    sites.pip_index(site, "walledpackage", "VALUE = 42\n")
+    install = [sys.executable, "-m", "pip", "-q", "--isolated", "--disable-pip-version-check", "install"]
+    install += ["--no-cache-dir", "--retries", "0", "--cert", str(place.folder / "ca.pem"), "--target"]
+    hosts = {"allowed.example": "site", "denied.example": "nowhere", DENIED: "nowhere"}
+    ran = place.run(
+        script(
+            *(
+                [*install, target, "--index-url", f"https://{host}/simple/", "walledpackage"]
+                for host, target in hosts.items()
+            ),
+            [sys.executable, "-c", "import sys; sys.path.insert(0, 'site'); import walledpackage as it; it.VALUE / 42"],
+        ),
+        tier,
+        env=place.trusting(),
+    )
+    assert ended(ran) == [0, 1, 1, 0], ran.err
+    refused_to(place, ran, PYTHON, f"{DENIED}:443")
+
+
+def test_npm(place: Place, site: sites.Site, tier: str) -> None:
+    need("npm", "node")
+    sites.npm_registry(site, "https://allowed.example", "walled-package", "module.exports = 42")
+    install = ["npm", "install", "--no-audit", "--no-fund", "--no-update-notifier", "--fetch-retries=0", "--silent"]
+    ran = place.run(
+        script(
+            *(
+                [*install, "--prefix", folder, f"--registry=https://{host}", "walled-package"]
+                for host, folder in (("allowed.example", "here"), ("denied.example", "nowhere"), (DENIED, "nowhere"))
+            ),
+            ["node", "-e", "process.exit(require('./here/node_modules/walled-package') - 42)"],
+        ),
+        tier,
+        env=place.trusting(),
+    )
+    assert ended(ran) == [0, 1, 1, 0], ran.err
+    [program] = {program for _, program in ran.refused()}
+    assert program in ("node", "npm")
+    refused_to(place, ran, program, f"{DENIED}:443")
