@@ -190,7 +190,7 @@ class Receiving:
         address = Endpoint(ip_address(sender[0].partition("%")[0]), sender[1])
         server = None
         if address.is_loopback and address.port == self._router.settings.dns_port:
-            server = known.peer or known.asked.get(int.from_bytes(data[:2], "big")) or known.server
+            server = known.server_of(int.from_bytes(data[:2], "big"))
         return sockaddr.encode(server or address, known.family)
 
 

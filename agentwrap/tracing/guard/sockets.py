@@ -17,14 +17,14 @@ import socket
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from agentwrap.tracing.guard import raw_calls
 from agentwrap.tracing.guard.listeners import Owners, inode_in
 from agentwrap.tracing.guard.sockaddr import Endpoint
 
 MAX_KEPT = 4096
-MAX_KNOWN = 65_536
+MAX_KNOWN = 32_768
 FIRST_SWEEP = 256
 _MAX_QUESTIONS = 64
 STREAM, DATAGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
@@ -49,7 +49,7 @@ class Known:
     fresh: bool = False
     server: Endpoint | None = None
     told: Endpoint | None = None
-    asked: OrderedDict[int, Endpoint] = field(default_factory=OrderedDict)
+    asked: OrderedDict[int, Endpoint] | None = None
 
     @property
     def redirected(self) -> bool:
@@ -59,10 +59,17 @@ class Known:
     def ask(self, question: int, server: Endpoint) -> None:
         """Remember which name server a question was meant for."""
         self.server = server
+        if self.asked is None:
+            self.asked = OrderedDict()
         self.asked[question] = server
         self.asked.move_to_end(question)
         if len(self.asked) > _MAX_QUESTIONS:
             self.asked.popitem(last=False)
+
+    def server_of(self, question: int) -> Endpoint | None:
+        """Whom the answer to a question is expected from."""
+        asked = self.asked.get(question) if self.asked is not None else None
+        return self.peer or asked or self.server
 
 
 class Sockets:
@@ -98,8 +105,11 @@ class Sockets:
         self.drop(self._known.pop(inode))
 
     def get(self, inode: int) -> Known | None:
-        """The socket with this inode, if it is one of those."""
-        return self._known.get(inode)
+        """The socket with this inode, if it is one of those. Those that are used are forgotten last."""
+        known = self._known.get(inode)
+        if known is not None:
+            self._known.move_to_end(inode)
+        return known
 
     def keep(self, known: Known, duplicate: socket.socket) -> None:
         """Hold a duplicate from now on."""
