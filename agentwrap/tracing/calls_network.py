@@ -157,6 +157,8 @@ class NetworkCalls:
                 )
             )
             return 0
+        if refused := self._asked(process, tid, address, "connect"):
+            return refused
         path = self._absolute(process, tid, address.path)
         if address.family == "unix":
             self._blind.connecting(process, address, path)
@@ -172,7 +174,7 @@ class NetworkCalls:
                 path=path,
             )
         )
-        return self._asked(process, tid, address, "connect")
+        return 0
 
     def _bind(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
         address = self._address(tid, arguments[1], arguments[2])
@@ -227,28 +229,30 @@ class NetworkCalls:
 
     def _sendto(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
         address = self._address(tid, arguments[4], arguments[5])
-        refused = self._flagged(process, address, arguments[3], "sendto")
-        if address is not None:
-            asked = self._sent(process, tid, signed(arguments[0]), address, arguments[1], arguments[2])
-            refused = refused or asked
-        return refused
+        if refused := self._flagged(process, address, arguments[3], "sendto"):
+            return refused
+        if address is None:
+            return 0
+        return self._sent(process, tid, signed(arguments[0]), address, arguments[1], arguments[2])
 
     def _flagged(self, process: Process, address: Address | None, flags: int, call: str) -> int:
         return 0 if self._questions is None else self._questions.sending(process, address, flags, call)
 
     def _sendmsg(self, process: Process, tid: int, arguments: Arguments, wide: bool) -> int:
-        refused = self._flagged(process, None, arguments[2], "sendmsg")
-        return self._message(process, tid, signed(arguments[0]), arguments[1], wide) or refused
+        if refused := self._flagged(process, None, arguments[2], "sendmsg"):
+            return refused
+        return self._message(process, tid, signed(arguments[0]), arguments[1], wide)
 
     def _sendmmsg(self, process: Process, tid: int, arguments: Arguments, wide: bool) -> int:
         # struct mmsghdr: a msghdr and its length (sendmmsg(2)), 64 or 32 bytes
         size = 64 if wide else 32
         count = min(arguments[2] & 0xFFFFFFFF, 1024)
-        refused = self._flagged(process, None, arguments[3], "sendmmsg")
+        if refused := self._flagged(process, None, arguments[3], "sendmmsg"):
+            return refused
         for i in range(count):
-            asked = self._message(process, tid, signed(arguments[0]), arguments[1] + i * size, wide)
-            refused = refused or asked
-        return refused
+            if refused := self._message(process, tid, signed(arguments[0]), arguments[1] + i * size, wide):
+                return refused
+        return 0
 
     def _message(self, process: Process, tid: int, descriptor: int, pointer: int, wide: bool) -> int:
         header = addresses.message_header(self._memory.read(tid, pointer, 32), wide=wide)
@@ -282,6 +286,8 @@ class NetworkCalls:
             self._question(process, tid, (address.host, address.port), pointer, size)
         if address.family == "netlink":
             return 0
+        if refused := self._asked(process, tid, address, "sendto"):
+            return refused
         if self._announce is not None and address.host:
             self._announce(process, tid, descriptor, address, "udp")
         seen = process.sends.get(address, 0)
@@ -291,7 +297,7 @@ class NetworkCalls:
             if address.family == "unix":
                 self._blind.connecting(process, address, self._absolute(process, tid, address.path))
             self._sink(_send_event(self._now(), process, address, 1, transport))
-        return self._asked(process, tid, address, "sendto")
+        return 0
 
     def ended(self, process: Process) -> None:
         """The process is gone: tell how many datagrams followed the first to each address."""

@@ -34,7 +34,10 @@ class SocketQuestions:
             return 0
         if path.startswith(b"@"):
             return self._judge.unix(process, path, call, inner=path in self._own)
-        place = follow(locate(tid, AT_FDCWD, path, foreign=process.foreign), tid)
+        try:
+            place = follow(locate(tid, AT_FDCWD, path, foreign=process.foreign), tid)
+        except (FileNotFoundError, NotADirectoryError):
+            return 0
         named = self._files.named(process, tid, place) if place is not None else None
         if named is None or named.there is None:
             return 0

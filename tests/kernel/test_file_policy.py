@@ -141,6 +141,7 @@ def test_a_service_of_the_machine_is_out_of_reach_and_the_runs_own_is_not(tmp_pa
         run = guarded(tmp_path, OPEN, f"{sys.executable} ../use.py {path}", tier=tier)
     assert run.stdout.split() == [b"13", b"connected", b"2", b"97"], run.stderr
     held = "mount" if tier == "wall" else "stop"
+    assert [event.subject for event in run.events("net.connect") if event.subject.endswith("gpg-agent")] == []
     acts = denied(run)
     assert acts[0] == ("unix", ".gnupg/S.gpg-agent", held)
     assert acts[1][0] == "family"
