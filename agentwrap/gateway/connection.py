@@ -5,6 +5,7 @@ What is refused hears so in its own protocol, after the refusal is on disk. What
 
 import socket
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 
 import trio
@@ -15,10 +16,11 @@ from agentwrap.gateway.callers import Caller
 from agentwrap.gateway.client_hello import NeedMore, alert_access_denied
 from agentwrap.gateway.dialling import Dialled, Failed, dial
 from agentwrap.gateway.inspection import Inspection, Meant, Refusal, forbidden
-from agentwrap.gateway.judging import Verdict, loopback_of
+from agentwrap.gateway.judging import Verdict, loopback_of, text_of
 from agentwrap.gateway.relay import Passage, abort, last_words, receive
 from agentwrap.gateway.stage import Stage
 from agentwrap.policy.hosts import Address
+from agentwrap.policy.questions import Answer
 
 _HELLO_S = 2.0
 _DIALLED_MAX = 8
@@ -129,7 +131,9 @@ class Connection:
         await passage.over.wait()
         if refusal is not None:
             return "denied", b""
-        return ("reset" if passage.ending == "reset" else "closed"), passage.detail
+        # Browsers always send such a part, most often a dummy; which name is in it is seen by nobody but the server.
+        detail = passage.detail or (b"the hello has an encrypted part (ECH)" if inspection.ech else b"")
+        return ("reset" if passage.ending == "reset" else "closed"), detail
 
     async def _refuse(self, passage: Passage, refusal: Refusal) -> None:
         """The server hears a reset; the client hears why, unless something of the server's is under way to it."""
@@ -170,21 +174,21 @@ class Connection:
 
     def _decision(self, verdict: Verdict, protocol: Protocol = "") -> NetDecision:
         decision: Decision = verdict.decision if verdict.decision != "ask" else "deny"
-        answer = verdict.answer
+        rule, why, change = _told(verdict.answer)
         return NetDecision(
             at_ns=self._stage.now(),
             span=self._span,
             pid=self._pid,
             decision=decision,
             by=self._stage.by,
-            rule=str(answer.rule).encode(),
-            why=answer.why.encode(),
-            change=answer.change.encode(),
+            rule=rule,
+            why=why,
+            change=change,
             connection=self._id,
             host=verdict.host.encode(),
             port=verdict.port,
-            address=str(self._led_to).encode(),
-            asked=str(self._address).encode(),
+            address=text_of(self._led_to).encode(),
+            asked=text_of(self._address).encode(),
             protocol=protocol,
             sni=self._inspection.sni if self._inspection else b"",
         )
@@ -214,6 +218,12 @@ class Connection:
         """After a fault of ours: it goes nowhere."""
         for sock in (self._client, *([self._passage.server] if self._passage else [])):
             abort(sock)
+
+
+@lru_cache(maxsize=1024)
+def _told(answer: Answer) -> tuple[bytes, bytes, bytes]:
+    """Rule, reason and remedy as an event has them."""
+    return str(answer.rule).encode(), answer.why.encode(), answer.change.encode()
 
 
 async def refuse_unknown(stage: Stage, client: socket.socket, peer: str) -> None:

@@ -70,11 +70,12 @@ async def _one(address: Address, port: int) -> Dialled | Failed:
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     except OSError as error:
         return _failed(error.errno or errno.EIO)
+    end = (str(address), port)
     try:
-        number = sock.connect_ex((str(address), port))
+        number = sock.connect_ex(end)
         if number == errno.EINPROGRESS:
             # On loopback it stands by now: asking again is cheaper than waiting.
-            number = sock.connect_ex((str(address), port))
+            number = sock.connect_ex(end)
         if number == errno.EALREADY:
             number = errno.ETIMEDOUT
             with trio.move_on_after(DIAL_S):

@@ -81,8 +81,9 @@ class Judge:
 
     def destination(self, address: Address, port: int, names: Sequence[str]) -> Verdict:
         """A connection to `address`, which the program got by asking for `names` (newest first), if by any."""
+        text = text_of(address)
         if self._closed:
-            return self._verdict(_closed(), names[0] if names else str(address), port)
+            return self._verdict(_closed(), names[0] if names else text, port)
         inner = loopback_of(address)
         if inner is not None:
             return self._loopback(inner, port)
@@ -90,17 +91,17 @@ class Judge:
             return self._verdict(_own_address(), str(unwrap(address)), port)
         refused: Verdict | None = None
         for name in names:
-            answer = self._connect(name, port, str(address))
+            answer = self._connect(name, port, text)
             if answer.verdict == "allow":
                 return self._verdict(answer, name, port)
             if refused is None or _written(answer):
-                refused = self._verdict(answer, name, port, address=str(address))
-        bare = self._connect(str(address), port)
+                refused = self._verdict(answer, name, port, address=text)
+        bare = self._connect(text, port)
         if refused is None:
-            return self._verdict(bare, str(address), port, address=str(address))
+            return self._verdict(bare, text, port, address=text)
         # A rule for the address allows it whatever its name, unless somebody wrote the name down as denied.
         if bare.verdict == "allow" and not _by_default(bare) and not _written(refused.answer):
-            return self._verdict(bare, str(address), port)
+            return self._verdict(bare, text, port)
         return refused
 
     def _loopback(self, inner: Address, port: int) -> Verdict:
@@ -229,6 +230,12 @@ class Judge:
                 return Verdict("ask", answer, host, port)
             answer = msgspec.structs.replace(answer, why=f"{answer.why}; {_NOBODY_ASKED}")
         return Verdict("deny", answer, host, port)
+
+
+@lru_cache(maxsize=_CACHED)
+def text_of(address: Address) -> str:
+    """An address as text."""
+    return str(address)
 
 
 @lru_cache(maxsize=_CACHED)

@@ -21,7 +21,7 @@ from agentwrap.gateway.callers import Caller
 from agentwrap.gateway.connection import Connection, refuse_unknown
 from agentwrap.gateway.dns_service import DnsService
 from agentwrap.gateway.host_ports import follow
-from agentwrap.gateway.judging import Judge
+from agentwrap.gateway.judging import Judge, text_of
 from agentwrap.gateway.known_names import KnownNames
 from agentwrap.gateway.link import Link
 from agentwrap.gateway.lookup import Resolver, no_search_list
@@ -237,7 +237,8 @@ async def _whereabouts(
         return (_address(caller.host), caller.port, caller) if caller is not None else None
     host, port = client.getsockname()[:2]
     address = _address(host)
-    return address, port, stage.attribution.by_ends("tcp", (str(_address(peer[0])), peer[1]), (str(address), port))
+    ends = (text_of(_address(peer[0])), peer[1]), (text_of(address), port)
+    return address, port, stage.attribution.by_ends("tcp", *ends)
 
 
 @lru_cache(maxsize=4096)

@@ -166,6 +166,16 @@ print(sock.recv(15))
     assert len(told.of(NetClosed)) == 1
 
 
+def test_a_search_list_is_tried_by_the_program_alone(world: World) -> None:
+    """Names reach the resolver whole: what it would append could lead to somebody else."""
+    with (world.folder / "resolv.conf").open("a") as file:
+        file.write("search corp.example\n")
+    told = world.python(RULES, ASK + 'print(ask("nowhere.sub.example"), ask("two.example"))')
+    assert told.stdout == "[True] ['203.0.113.5', '203.0.113.6']\n", told.stderr
+    assert set(world.names.asked) == {"nowhere.sub.example", "two.example"}
+    assert b"nowhere.sub.example.corp.example" in {event.name for event in told.of(DnsQuery)}
+
+
 class TestAsk:
     def test_a_name_waits_for_a_human_before_anybody_is_asked_for_it(self, world: World) -> None:
         far_side.http(world.listen("203.0.113.4", 80), "D")
