@@ -19,8 +19,12 @@ def merge(connection: sqlite3.Connection) -> bool:
     patience = time.monotonic_ns() + _PATIENCE_NS
     connection.execute("PRAGMA busy_timeout=100")
     while True:
+        connection.execute("PRAGMA synchronous=NORMAL")
         busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         try:
+            if not busy:
+                # The main file holds everything by now; what is left to write is one page, which `seal_file` syncs.
+                connection.execute("PRAGMA synchronous=OFF")
             if not busy and connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] == "delete":
                 return True
         except sqlite3.OperationalError:  # "database is locked": somebody reads

@@ -41,7 +41,7 @@ def create(path: Path, meta: Mapping[str, str]) -> tuple[sqlite3.Connection, int
         if room.f_blocks and room.f_bavail * room.f_frsize < _ROOM_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         liveness.hold(alive)
-        return _fill(path, meta), alive
+        return _fill(path, meta, alive), alive
     except (OSError, sqlite3.Error) as error:
         os.close(alive)
         raise discard(path, error) from error
@@ -70,20 +70,22 @@ def _unwritable(path: Path, why: str) -> AgentwrapError:
     )
 
 
-def _fill(path: Path, meta: Mapping[str, str]) -> sqlite3.Connection:
+def _fill(path: Path, meta: Mapping[str, str], descriptor: int) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
     try:
         # The schema goes into the main file itself before WAL begins: a copy of the main file alone still says
-        # what it is, and a reader never meets an empty file.
+        # what it is, and a reader never meets an empty file. Nothing is to be rolled back to before that: one fsync
+        # at the end stands for the dozen of a journal.
         connection.executescript(
-            f"PRAGMA page_size=4096; PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={USER_VERSION};"
-            f"BEGIN; {schema_text()}"
+            "PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN;"
+            f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={USER_VERSION}; {schema_text()}"
         )
         connection.execute("INSERT INTO seal VALUES (1, ?)", (seal.BLANK,))
         connection.executemany("INSERT INTO meta VALUES (?, ?)", sorted(meta.items()))
         connection.execute("COMMIT")
         # Without shared memory maps (9p, some FUSE) the answer is the old mode: live readers then wait for each other.
         connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        os.fsync(descriptor)
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA temp_store=MEMORY")
         connection.execute("PRAGMA cache_size=-8000")
