@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -212,7 +213,8 @@ def test_repeats_are_counted_and_none_is_lost(tmp_path: Path) -> None:
     rows = [event for event in run.events("act.denied") if event.subject == "/etc/passwd"]
     assert sum(event.data.get("count", 1) for event in rows) == 2000
     assert rows[0].data.get("count", 1) == 1
-    assert len(rows) < 40
+    windows = (rows[-1].at_ns - rows[0].at_ns) / 250_000_000
+    assert len(rows) <= 2 + windows
 
 
 def test_a_call_that_fails_by_itself_is_no_denial(tmp_path: Path) -> None:
@@ -223,9 +225,7 @@ def test_a_call_that_fails_by_itself_is_no_denial(tmp_path: Path) -> None:
 
 
 def test_everyday_places_of_a_process_are_its_own(tmp_path: Path) -> None:
-    script = (
-        "echo 1 > /proc/self/oom_score_adj; echo x > /dev/null; echo x > /dev/stderr; echo x | tee /dev/fd/2; echo ok"
-    )
+    script = "echo 1 > /proc/self/oom_score_adj; echo x > /dev/null; echo x > /proc/self/fd/2; echo x | tee /dev/fd/2; echo ok"
     run = guarded(tmp_path, CLOSED, script)
     assert run.stdout.endswith(b"ok\n")
     assert run.stderr.count(b"x\n") == 2
@@ -282,6 +282,12 @@ int main() {
 """
 
 
+def compiled(folder: Path, source: str) -> str:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler here")
+    return program(folder, "racer", source)
+
+
 def check(recording: Path, policy: Path) -> subprocess.CompletedProcess[bytes]:
     command = [*AGENTWRAP, "check", str(recording), "--policy", str(policy), "--json"]
     return subprocess.run(command, capture_output=True, env=environment(recording.parent))
@@ -289,7 +295,7 @@ def check(recording: Path, policy: Path) -> subprocess.CompletedProcess[bytes]:
 
 def test_a_race_that_is_won_shows(tmp_path: Path) -> None:
     """Two threads: whether the forbidden name comes to be is chance; that it is told, one way or the other, is not."""
-    racer = program(tmp_path, "racer", RACE)
+    racer = compiled(tmp_path, RACE)
     run = guarded(tmp_path, CLOSED, racer)
     path = str(tmp_path / "work" / ".envrc")
     if os.path.exists(path):
@@ -349,7 +355,7 @@ int main() {
 
 
 def test_a_program_that_won_the_race_to_be_run_runs_nothing(tmp_path: Path) -> None:
-    racer = program(tmp_path, "racer", EXEC_RACE)
+    racer = compiled(tmp_path, EXEC_RACE)
     policy = OPEN + '[exec]\ndefault = "allow"\ndeny = ["**/evil"]\n'
     run = guarded(tmp_path, policy, f"cp /usr/bin/touch evil; cp /usr/bin/true okay; {racer}")
     assert run.status == 0
