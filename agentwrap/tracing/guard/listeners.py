@@ -126,21 +126,27 @@ class Owners:
         if answer is None:
             if len(self._known) > 4096:
                 self._known.clear()
-            answer = self._known[inode] = any(inode in inodes_of(pid) for pid in self._pids())
+            answer = self._known[inode] = any(inode in inodes_of(pid) for pid in _pids() if self._in_tree(pid))
         return answer
 
-    def _pids(self) -> list[int]:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and self._in_tree(int(name))]
-
     def held(self) -> set[int] | None:
-        """Inodes of every socket that the run holds; None when some process would not let us look."""
+        """Inodes of every socket that somebody but us has; None when a process of the run would not let us look.
+
+        Anybody: without ptrace a child that made no reported call yet is not known to be of the run.
+        """
         found: set[int] = set()
-        for pid in self._pids():
+        for pid in _pids():
             try:
                 found |= inodes_of(pid, strict=True)
             except PermissionError:
-                return None
+                if self._in_tree(pid):
+                    return None
         return found
+
+
+def _pids() -> list[int]:
+    own = os.getpid()
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != own]
 
 
 def inode_in(link: str) -> int:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 from ipaddress import ip_address
 
 import pytest
@@ -14,12 +15,19 @@ from agentwrap.tracing.guard.sockets import DATAGRAM, STREAM, Sockets, can_take,
 ME = os.getpid()
 
 
-def _sockets(limit: int = 4096, *, taking: bool = False) -> Sockets:
-    return Sockets(Owners(lambda pid: pid == ME), taking=taking, limit=limit)
+def _sockets() -> Sockets:
+    return Sockets(Owners(lambda pid: pid == ME), taking=False)
+
+
+class Unreadable(Owners):
+    """A run with a process that would not let us look."""
+
+    def held(self) -> None:
+        return None
 
 
 def test_the_oldest_duplicate_goes_when_there_are_too_many() -> None:
-    sockets = _sockets(limit=5)
+    sockets = Sockets(Unreadable(lambda _pid: True), taking=False, limit=5)
     held = [socket.socket() for _ in range(12)]
     known = [sockets.add(sock, STREAM, AF_INET, ME) for sock in held]
     assert [one.kept is not None for one in known] == [False] * 7 + [True] * 5
@@ -29,17 +37,20 @@ def test_the_oldest_duplicate_goes_when_there_are_too_many() -> None:
         sock.close()
 
 
-def test_what_no_process_has_any_more_is_dropped() -> None:
+def test_what_no_other_process_has_is_dropped() -> None:
+    """Ours do not count: the tracer's own duplicate would hold a socket for ever."""
     sockets = _sockets()
     one, two = socket.socket(), socket.socket()
     known = [sockets.add(sock, DATAGRAM, AF_INET, ME) for sock in (one, two)]
-    # Ours are in this very process, as the tree's are not: so they count as held while they are open.
-    with pytest.MonkeyPatch.context() as patch:
-        inode = known[0].inode
-        patch.setattr("agentwrap.tracing.guard.listeners.inodes_of", lambda _pid, **_: {inode})
+    holder = subprocess.Popen(["sleep", "60"], pass_fds=[one.fileno()])
+    try:
         sockets.sweep()
-    assert [one.kept is not None for one in known] == [True, False]
-    sockets.close()
+        assert [other.kept is not None for other in known] == [True, False]
+    finally:
+        holder.kill()
+        holder.wait()
+    sockets.sweep()
+    assert known[0].kept is None
     one.close()
     two.close()
 
@@ -129,11 +140,16 @@ def test_the_state_of_a_connection() -> None:
 
 def test_owners_are_remembered_by_inode() -> None:
     asked: list[int] = []
-    owners = Owners(lambda pid: asked.append(pid) is None and pid == ME)
     with socket.socket() as sock:
         inode = os.fstat(sock.fileno()).st_ino
-        assert owners.ours(inode)
-        count = len(asked)
-        assert owners.ours(inode)
-        assert len(asked) == count
+        holder = subprocess.Popen(["sleep", "60"], pass_fds=[sock.fileno()])
+        try:
+            owners = Owners(lambda pid: asked.append(pid) is None and pid == holder.pid)
+            assert owners.ours(inode)
+            count = len(asked)
+            assert owners.ours(inode)
+            assert len(asked) == count
+        finally:
+            holder.kill()
+            holder.wait()
     assert not owners.ours(1)
