@@ -64,7 +64,9 @@ def layers_of(
     given: Mapping[str, Any], environment: Mapping[bytes, bytes], cwd: bytes | None, output: Path
 ) -> "tuple[Layer, ...]":
     """The layers of a run, out of the values of its options. Raises AgentwrapError, with the status of a failed run."""
-    folder = Path(os.fsdecode(cwd)) if cwd is not None else Path.cwd()
+    from agentwrap.session.following import working_directory
+
+    folder = Path(os.fsdecode(cwd if cwd is not None else working_directory()))
     named = any(given[name] for name in _ABOUT_POLICY)
     layers: tuple[Layer, ...] = ()
     if named or _wants_gateway(given) or standing(os.environ, folder):
