@@ -1,5 +1,8 @@
 """What never reaches the gateway behind the wall is told all the same; and the machine's own services."""
 
+import resource
+from collections.abc import Iterator
+
 import far_side
 import pytest
 from walls import World, allow
@@ -155,6 +158,16 @@ for number in range(500):
     assert sum(row.count for row in told.of(NetDecision)) == 500, told.stderr
 
 
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """The servers of this test live in its own process."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.usefixtures("many_descriptors")
 def test_a_thousand_parallel_connections(world: World) -> None:
     far_side.echo(world.listen("203.0.113.1", 7))
     code = """
