@@ -23,6 +23,8 @@ from agentwrap.policy.hosts import Address
 from agentwrap.policy.questions import Answer
 
 _HELLO_S = 2.0
+_EXPLAINED = 32
+"""So often a process is told why, before the same is only reset."""
 _DIALLED_MAX = 8
 _NOWHERE = Failed("unreachable", b"the name leads nowhere")
 _LOOPBACKS: dict[Address, Address] = {
@@ -59,8 +61,12 @@ class Connection:
         if verdict.decision == "ask":
             verdict = await stage.settled(verdict, "" if name else str(self._address), self._caller)
         if not verdict.passes:
-            await stage.tell(self._decision(verdict))
-            await self._say_no(verdict)
+            decision = self._decision(verdict)
+            await stage.tell(decision)
+            if stage.teller.times(decision) > _EXPLAINED:
+                abort(self._client)  # it has been told, and does not listen
+            else:
+                await self._say_no(verdict)
             return
         if verdict.decision == "allow":
             stage.put(self._decision(verdict))

@@ -21,11 +21,12 @@ OTHERS = b"(others)"
 
 
 class _Row:
-    __slots__ = ("count", "last", "seen_ns", "told_ns")
+    __slots__ = ("count", "last", "seen_ns", "times", "told_ns")
 
     def __init__(self, last: Told, now: int) -> None:
         self.last = last
         self.count = 0
+        self.times = 1
         self.seen_ns = self.told_ns = now
 
 
@@ -78,10 +79,16 @@ class Teller:
             return True
         row.last = event
         row.count += event.count
+        row.times += 1
         row.seen_ns = event.at_ns
         self._rows.move_to_end(key)
         self._counted[key] = row
         return False
+
+    def times(self, event: Told) -> int:
+        """How often a judgement of this kind was told; 0 where it is not told apart."""
+        row = self._rows.get(_key(event))
+        return row.times if row is not None else 0
 
     def flush(self, now_ns: int, *, everything: bool = False) -> None:
         """Tell repeats that have waited for `WINDOW_NS`, or all of them."""

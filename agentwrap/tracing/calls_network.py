@@ -11,7 +11,7 @@ from agentwrap.tracing.blindspots import BlindSpots
 from agentwrap.tracing.files.settings import Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.gaps import gap_of
-from agentwrap.tracing.processes import Process
+from agentwrap.tracing.processes import Process, Tried
 from agentwrap.tracing.syscalls import addresses
 from agentwrap.tracing.syscalls.addresses import DNS_PORT, SOCKADDR_MAX, Address
 from agentwrap.tracing.tracee import AT_FDCWD, Memory, locate, signed
@@ -90,7 +90,7 @@ class NetworkCalls:
 
     def _socket(self, call: str) -> Callable[[Process, int, Arguments, bool], int]:
         def handle(process: Process, _tid: int, arguments: Arguments, _wide: bool) -> int:
-            return 0 if self._questions is None else self._questions.making(process, arguments[0], call)
+            return 0 if self._questions is None else self._questions.making(process, arguments[0], arguments[1], call)
 
         return handle
 
@@ -162,18 +162,9 @@ class NetworkCalls:
         path = self._absolute(process, tid, address.path)
         if address.family == "unix":
             self._blind.connecting(process, address, path)
-        self._sink(
-            NetConnect(
-                at_ns=at_ns,
-                span=process.span,
-                pid=process.pid,
-                family=address.family,
-                transport=transport,
-                host=address.host,
-                port=address.port,
-                path=path,
-            )
-        )
+        tried = (address.family, transport, address.host, address.port, path)
+        if count := process.connects.due(tried, at_ns):
+            self._sink(_connect_event(at_ns, process, tried, count))
         return 0
 
     def _bind(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
@@ -300,11 +291,13 @@ class NetworkCalls:
         return 0
 
     def ended(self, process: Process) -> None:
-        """The process is gone: tell how many datagrams followed the first to each address."""
+        """The process is gone: tell what was counted and not told, datagrams and connects."""
         for address, count in process.sends.items():
             if count > 1:
                 self._sink(_send_event(self._now(), process, address, count - 1))
         process.sends.clear()
+        for tried, count in process.connects.rest():
+            self._sink(_connect_event(self._now(), process, tried, count))
 
     def _socketcall(self, process: Process, tid: int, arguments: Arguments, _wide: bool) -> int:
         call = _SOCKETCALLS.get(arguments[0])
@@ -335,6 +328,21 @@ def _local_address(sock: socket.socket) -> Address:
         raw = name if isinstance(name, bytes) else os.fsencode(name)
         return Address("unix", path=b"@" + raw[1:] if raw[:1] == b"\0" else raw)
     return Address("other")
+
+
+def _connect_event(at_ns: int, process: Process, tried: Tried, count: int) -> NetConnect:
+    family, transport, host, port, path = tried
+    return NetConnect(
+        at_ns=at_ns,
+        span=process.span,
+        pid=process.pid,
+        family=family,
+        transport=transport,
+        host=host,
+        port=port,
+        path=path,
+        count=count,
+    )
 
 
 def _send_event(

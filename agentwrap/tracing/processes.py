@@ -7,7 +7,12 @@ spans are not.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from agentwrap.events import Family, Transport
+from agentwrap.tracing.folding import Folding
 from agentwrap.tracing.syscalls.addresses import Address
+
+Tried = tuple[Family, Transport, bytes, int, bytes]
+"""What makes a connect the same as another one of its process: family, transport, host, port, path."""
 
 
 @dataclass(slots=True)
@@ -23,6 +28,7 @@ class Process:
     foreign: bool = False
     reported: set[str] = field(default_factory=set)
     sends: dict[Address, int] = field(default_factory=dict)
+    connects: Folding[Tried] = field(default_factory=Folding)
     dns_descriptors: dict[int, tuple[bytes, int]] = field(default_factory=dict)
     ended_by_us: bool = False
 

@@ -23,7 +23,7 @@ MOST_ASKED = 64
 """So many threads are asked what they are doing before one scan."""
 
 _OPENING = frozenset({b"2", b"85", b"257", b"304", b"437", b"5", b"8", b"295", b"342", b"running"})
-"""What `/proc/TID/syscall` says of a thread that may be in an open: its numbers on x86-64 and i386, or on a processor."""
+"""What `/proc/TID/syscall` says of a thread that may be in an open: numbers of x86-64 and i386, or on a processor."""
 
 LONG_OPEN_NS = 1_000_000_000
 """A file that stays open is looked at while it is open, ever less often (`desk.FREE_LOOKS`)."""

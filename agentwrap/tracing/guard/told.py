@@ -52,12 +52,13 @@ class Told:
                 )
             )  # fmt: skip
             return
-        self._sink(
-            NetConnect(
-                at_ns=at_ns, span=process.span, pid=process.pid, family=family, transport=transport, host=host,
-                port=to.port,
-            )
-        )  # fmt: skip
+        if count := process.connects.due((family, transport, host, to.port, b""), at_ns):
+            self._sink(
+                NetConnect(
+                    at_ns=at_ns, span=process.span, pid=process.pid, family=family, transport=transport, host=host,
+                    port=to.port, count=count,
+                )
+            )  # fmt: skip
 
     def sent(self, process: Process, family: Family, to: Endpoint, payload: bytes) -> None:
         """A datagram with an address: the first to it is told, the rest counted (`NetworkCalls.ended` tells)."""
