@@ -133,9 +133,9 @@ class EnforcementPlan(msgspec.Struct, frozen=True):
     """What holds a policy about files, sockets, programs and signals, apart from the gateway.
 
     `holdings`: by path. `left`: what only the stop holds, in words. `reads`, `execs`: whether opens that only read, and
-    execs, have to be judged at the stop. `signals`: whether signals have to be, as no Landlock scope holds them.
-    `opened`, `closed`: what may be written (None: everything), and what exists in there and may not. `other_names`:
-    real paths and what rules call them.
+    execs, have to be judged at the stop. `signals`: whether signals are, also where a Landlock scope holds them, since
+    the kernel tells nobody. `opened`, `closed`: what may be written (None: everything), and what exists in there and
+    may not. `other_names`: real paths and what rules call them.
     """
 
     mode: Mode = "observe"
@@ -188,9 +188,7 @@ def plan(
         return EnforcementPlan(reads=reads, execs=execs, other_names=survey.other_names())
     nobodys = survey.ask(Write(NOBODYS))
     opened = survey.opened() if nobodys.verdict != "allow" else None
-    base = EnforcementPlan(
-        mode=mode, reads=reads or own, execs=execs, signals=landlock_abi < 6, other_names=survey.other_names()
-    )
+    base = EnforcementPlan(mode=mode, reads=reads or own, execs=execs, signals=True, other_names=survey.other_names())
     if opened is not None and opened.everywhere:
         survey.left.append("writes: a rule fits anywhere, so that no folder can be read-only")
         opened = None

@@ -61,23 +61,14 @@ class ArgumentIn:
 
 
 @dataclass(frozen=True, slots=True)
-class ArgumentNotIn:
-    """Reported unless the low half of argument `index` is one of `values`."""
+class OddSocket:
+    """socket(2) is reported unless the family is one of `families`, or of `cooked` and the kind is not SOCK_RAW."""
 
-    index: int
-    values: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RefuseIn:
-    """The call fails with `errno` when the low half of argument `index` is one of `values`; nobody is asked."""
-
-    index: int
-    values: tuple[int, ...]
-    errno: int
+    families: tuple[int, ...]
+    cooked: tuple[int, ...]
 
 
-Rule = Always | Refuse | ArgumentHas | ArgumentNonzero | ArgumentIn | ArgumentNotIn | RefuseIn
+Rule = Always | Refuse | ArgumentHas | ArgumentNonzero | ArgumentIn | OddSocket
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +109,17 @@ def _rule_body(rule: Rule, action: int) -> list[bytes]:
         case ArgumentIn(index, values):
             tests = [_op(_JEQ, value, len(values) - i, 0) for i, value in enumerate(values)]
             return [_op(_LD, _low(index)), *tests, _op(_RET, RET_ALLOW), _op(_RET, action)]
-        case ArgumentNotIn(index, values):
-            tests = [_op(_JEQ, value, len(values) - i, 0) for i, value in enumerate(values)]
-            return [_op(_LD, _low(index)), *tests, _op(_RET, action), _op(_RET, RET_ALLOW)]
-        case RefuseIn(index, values, errno):
-            tests = [_op(_JEQ, value, len(values) - i, 0) for i, value in enumerate(values)]
-            return [_op(_LD, _low(index)), *tests, _op(_RET, RET_ALLOW), _op(_RET, RET_ERRNO | errno)]
+        case OddSocket(families, cooked):
+            return _odd_socket(families, cooked, action)
+
+
+def _odd_socket(families: tuple[int, ...], cooked: tuple[int, ...], action: int) -> list[bytes]:
+    """SOCK_RAW (3) is the one kind with the lowest two bits set; flags of socket(2) lie higher."""
+    ask_kind, allow = len(cooked) + len(families) + 2, len(cooked) + len(families) + 6
+    tests = [(family, ask_kind) for family in cooked] + [(family, allow) for family in families]
+    jumps = [_op(_JEQ, family, target - at - 2, 0) for at, (family, target) in enumerate(tests)]
+    kind = [_op(_LD, _low(1)), _op(_JSET, 1, 0, 2), _op(_JSET, 2, 0, 1), _op(_RET, action), _op(_RET, RET_ALLOW)]
+    return [_op(_LD, _low(0)), *jumps, _op(_RET, action), *kind]
 
 
 def _abi_body(abi: Abi, action: int) -> list[bytes]:
@@ -152,10 +148,9 @@ def answer(rule: Rule, arguments: Sequence[int]) -> int:
             return -1 if arguments[index] else 0
         case ArgumentIn(index, values):
             return -1 if arguments[index] & 0xFFFFFFFF in values else 0
-        case ArgumentNotIn(index, values):
-            return 0 if arguments[index] & 0xFFFFFFFF in values else -1
-        case RefuseIn(index, values, errno):
-            return errno if arguments[index] & 0xFFFFFFFF in values else 0
+        case OddSocket(families, cooked):
+            family, raw = arguments[0] & 0xFFFFFFFF, arguments[1] & 3 == 3
+            return 0 if family in families or (family in cooked and not raw) else -1
 
 
 def assemble(abis: Sequence[Abi], action: int) -> bytes:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Arguments = tuple[int, ...]
 _EPERM, _ENOSYS = 1, 38
+_TIOCSTI = 0x5412  # asm-generic/ioctls.h
 _NAMESPACE_FLAGS = {
     0x00000080: "time",
     0x00020000: "mount",
@@ -83,7 +84,8 @@ class ProcessCalls:
             "pidfd_getfd": self._reach("pidfd_getfd", pidfd=True),
             "pidfd_send_signal": self._signal("pidfd_send_signal", pidfd=True),
             "seccomp": self._seccomp,
-            "io_uring_setup": self._io_uring,
+            **dict.fromkeys(("io_uring_setup", "io_uring_enter", "io_uring_register"), self._io_uring),
+            "ioctl": self._terminal,
         }
         for name in ("open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick"):
             self.handlers[name] = self._quiet_mount(name)
@@ -211,6 +213,11 @@ class ProcessCalls:
             return self._judge.signal(process, target, call)
 
         return handle
+
+    def _terminal(self, process: Process, _tid: int, arguments: Arguments) -> int:
+        """Reported for the two requests that put input into a terminal, and only where there is a policy."""
+        request = "TIOCSTI" if arguments[1] & 0xFFFFFFFF == _TIOCSTI else "TIOCLINUX"
+        return 0 if self._judge is None else self._judge.terminal(process, request)
 
     def _seccomp(self, process: Process, _tid: int, _arguments: Arguments) -> int:
         why = "the tree has a notify listener already: ours"

@@ -23,6 +23,7 @@ from agentwrap.tracing.tracee import (
 )
 
 _AT_EMPTY_PATH, _AT_REMOVEDIR, _AT_SYMLINK_FOLLOW, _AT_SYMLINK_NOFOLLOW = 0x1000, 0x200, 0x400, 0x100
+_S_IFMT, _S_IFBLK, _S_IFCHR = 0o170000, 0o060000, 0o020000
 _O_CREAT_FLAGS = 0o1 | 0o100 | 0o1000  # creat(2)
 _HERE, _AT = At(None, 0), At(0, 1)
 
@@ -86,6 +87,16 @@ class JudgedCalls:
             p, tid, call, self._calls.place(p, tid, a, at), folder=folder, tree=tree
         )
 
+    def _make_node(self, call: str, at: At, mode: int) -> None:
+        """mknod(2). The device 0:0 is none: it marks a removed name in an overlay."""
+
+        def device(arguments: Arguments) -> bool:
+            return arguments[mode] & _S_IFMT in (_S_IFBLK, _S_IFCHR) and arguments[mode + 1] & 0xFFFFFFFF != 0
+
+        self.asked[call] = lambda p, tid, a: self._questions.making(
+            p, tid, call, self._calls.place(p, tid, a, at), device=device(a)
+        )
+
     def _move(self, call: str, old: At, new: At, *, stays: bool = False) -> None:
         place = self._calls.place
         self.asked[call] = lambda p, tid, a: self._questions.moving(
@@ -98,8 +109,8 @@ class JudgedCalls:
         self._change("rmdir", _HERE, lambda _: True)
         for call, at in (("mkdir", _HERE), ("mkdirat", _AT)):
             self._make(call, at, folder=True)
-        for call, at in (("mknod", _HERE), ("mknodat", _AT)):
-            self._make(call, at)
+        for call, at, mode in (("mknod", _HERE, 1), ("mknodat", _AT, 2)):
+            self._make_node(call, at, mode)
         for call, at in (("symlink", At(None, 1)), ("symlinkat", At(1, 2))):
             self._make(call, at, tree=True)
         self._move("rename", _HERE, At(None, 1))

@@ -67,12 +67,22 @@ class FileQuestions:
         return self._refuse(process, "write", named.path, call, answer) if named.there is not None else 0
 
     def making(
-        self, process: Process, tid: int, call: str, place: Place, *, folder: bool = False, tree: bool = False
+        self,
+        process: Process,
+        tid: int,
+        call: str,
+        place: Place,
+        *,
+        folder: bool = False,
+        tree: bool = False,
+        device: bool = False,
     ) -> int:
         """A name comes to be; where there is one, the call fails by itself."""
         named = self.named(process, tid, place)
         if named is None or named.there is not None:
             return 0
+        if device:
+            return self._judge.device_node(process, named.path, call)
         answer = self._judge.refusal_to_write(named.path, folder=folder, tree=tree)
         return self._refuse(process, "write", named.path, call, answer)
 

@@ -15,6 +15,7 @@ from agentwrap.tracing.tracee import AT_FDCWD, locate
 
 MSG_FASTOPEN = 0x20000000
 _MAX_OWN = 10_000
+_KIND = 0xF  # SOCK_TYPE_MASK (linux/net.h)
 _FAMILIES = {int(value): name[3:].lower() for name, value in vars(socket).items() if name.startswith("AF_")}
 _ASKED_BY_NAME = frozenset({"unix", "inet", "inet6", "netlink", "vsock", "packet"})
 
@@ -68,9 +69,11 @@ class SocketQuestions:
         if len(self._own) < _MAX_OWN:
             self._own.add(path)
 
-    def making(self, process: Process, family: int, call: str) -> int:
-        """A socket of a family is made (socket(2)); the low half of the argument counts."""
+    def making(self, process: Process, family: int, kind: int, call: str) -> int:
+        """A socket of a family and kind is made (socket(2)); the low halves of the arguments count."""
         name = _FAMILIES.get(family & 0xFFFFFFFF, "other")
+        if name in ("inet", "inet6"):
+            return self._judge.raw_socket(process, name, call) if kind & _KIND == socket.SOCK_RAW else 0
         refused = self._judge.family(process, name if name in _ASKED_BY_NAME else "other", call)
         return errno.EAFNOSUPPORT if refused else 0
 

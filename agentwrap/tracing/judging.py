@@ -259,6 +259,29 @@ class StopJudge:
                         "nothing: programs connect first instead")  # fmt: skip
         return self._refuse(process, "call", target, call, answer, errno.EOPNOTSUPP, "wall", "seccomp")
 
+    def raw_socket(self, process: Process, family: str, call: str) -> int:
+        """A raw socket of the internet families: it would send packets that no rule names."""
+        answer = Answer(
+            "deny", Rule("built-in.family"), "raw sockets are let through for nobody", "nothing in a policy"
+        )
+        return self._refuse(
+            process, "family", b"%b raw" % family.encode(), call, answer, errno.EPERM, "wall", "seccomp"
+        )
+
+    def terminal(self, process: Process, request: str) -> int:
+        """Input put into a terminal, for whoever reads it next (ioctl_tty(2)). The number is in a register."""
+        answer = Answer(
+            "deny", Rule("built-in.terminal"), "whoever reads it next takes it for typed", "nothing in a policy"
+        )
+        return self._refuse(process, "call", request.encode(), "ioctl", answer, errno.EPERM, "wall", "seccomp")
+
+    def device_node(self, process: Process, path: bytes, call: str) -> int:
+        """A device node: a way to a disk or to memory that no rule about files names."""
+        answer = Answer(
+            "deny", Rule("built-in.device-node"), "a device node leads past every file", "nothing in a policy"
+        )
+        return self._refuse(process, "write", path, call, answer, errno.EPERM, "guard", "stop")
+
     def unreadable(self, process: Process, call: str) -> int:
         """A call about files of a process whose memory we may not read: nobody knows what it asks for."""
         root = self.plan.holdings.get("/")

@@ -31,6 +31,7 @@ ROOT = HERE.parent.parent
 PLAIN = 65534
 CONTAINERS = ("docker", "podman", "drop-all", "no-ptrace")
 TIERS = ("wall-root", "wall-user", *CONTAINERS)
+TIMEOUT_S = 240.0
 POLICIES = {"": addresses.POLICY, "closed": addresses.CLOSED, "open": addresses.OPEN, "ask": addresses.ASK}
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -219,7 +220,7 @@ def _start(
 ) -> "subprocess.CompletedProcess[str]":
     work = folder / "work"
     if tier in CONTAINERS:
-        return InWorld(tier, folder, pid).run(words, cwd=work, env=env, timeout=240)
+        return InWorld(tier, folder, pid).run(words, cwd=work, env=env, timeout=TIMEOUT_S)
     enter = _enter(pid, uid, work)
     given: list[int] = []
     if inherit:
@@ -234,8 +235,9 @@ def _start(
         report = work / "report"
     try:
         done = subprocess.run(
-            words, env=env, preexec_fn=enter, pass_fds=given, capture_output=True, text=True, timeout=240, **keywords
-        )
+            words, env=env, preexec_fn=enter, pass_fds=given, capture_output=True, text=True, timeout=TIMEOUT_S,
+            **keywords,
+        )  # fmt: skip
     finally:
         for number in given:
             os.close(number)
@@ -327,11 +329,11 @@ def everything(tier: str, only: Sequence[int] = ()) -> Tier:
             found[row.number] = judged(own, row)
         else:
             found[row.number] = judged(ran, row)
-        found[row.number] = [(attempt, _against(attempt, row, outcome, bare)) for attempt, outcome in found[row.number]]
+        found[row.number] = [(attempt, against(attempt, row, outcome, bare)) for attempt, outcome in found[row.number]]
     return Tier(covered, found, bare)
 
 
-def _against(attempt: dict[str, Any], row: Row, outcome: Outcome, bare: dict[tuple[int, str], str]) -> Outcome:
+def against(attempt: dict[str, Any], row: Row, outcome: Outcome, bare: dict[tuple[int, str], str]) -> Outcome:
     """What the machine refuses with agentwrap or without never comes to anybody's notice: its own word."""
     refused = attempt.get("refused", "")
     if outcome.word == NOTHING and refused and bare.get((row.number, attempt["letter"])) == refused:

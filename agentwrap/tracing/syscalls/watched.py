@@ -16,9 +16,8 @@ from agentwrap.launching.seccomp import (
     ArgumentHas,
     ArgumentIn,
     ArgumentNonzero,
-    ArgumentNotIn,
+    OddSocket,
     Refuse,
-    RefuseIn,
     Rule,
 )
 from agentwrap.tracing.syscalls.tables import i386, x86_64
@@ -50,15 +49,15 @@ _SOCKETCALL = (2, 3, 4, 11, 16, 20)
 # Those of the guard besides: socket, getpeername, recvfrom, recvmsg, recvmmsg.
 _SOCKETCALL_GUARD = (1, 7, 12, 17, 19)
 _SOCKETCALL_FAMILIES = (1, 8)  # socket, socketpair
-_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK (linux/socket.h)
+_FAMILIES, _COOKED = (1, 16), (2, 10)  # AF_UNIX, AF_NETLINK; AF_INET, AF_INET6 but for raw ones (linux/socket.h)
 _SIGNALS = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal".split()
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # asm-generic/ioctls.h
-EPERM = 1
-_SILENT = "bind listen seccomp io_uring_setup socket socketpair getpeername process_vm_readv".split()
+_RINGS = "io_uring_setup io_uring_enter io_uring_register".split()
+_SILENT = "bind listen seccomp socket socketpair getpeername process_vm_readv ioctl".split()
 # Where the guard makes sockets and speaks for them. `recvfrom` is asked about where it wants to know the sender.
 _GUARD = "socket getpeername recvmsg recvmmsg recvmmsg_time64".split()
 
-NEVER_SLEEP = frozenset(_FILE + _REACH + _ISOLATION + _SIGNALS + _SILENT) - {
+NEVER_SLEEP = frozenset(_FILE + _REACH + _ISOLATION + _SIGNALS + _RINGS + _SILENT) - {
     "creat",
     "openat2",
 }
@@ -69,7 +68,7 @@ class Judged(NamedTuple):
     """What is asked about besides, where a policy judges calls: opens that only read, execs, socket families, signals.
 
     `reach`: reading another process's memory. `terminal`: input put into a terminal for whoever reads it next (TIOCSTI,
-    TIOCLINUX) is refused.
+    TIOCLINUX).
     """
 
     reads: bool = False
@@ -100,13 +99,13 @@ def judged_by(plan: "EnforcementPlan | None", *, guard: bool) -> Judged:
 def _judged_rules(judged: Judged) -> dict[str, Rule]:
     by_name: dict[str, Rule] = {}
     if judged.families:
-        by_name |= dict.fromkeys(("socket", "socketpair"), ArgumentNotIn(0, _FAMILIES))
+        by_name |= dict.fromkeys(("socket", "socketpair"), OddSocket(_FAMILIES, _COOKED))
     if judged.signals:
         by_name |= dict.fromkeys(_SIGNALS, Always())
     if judged.reach:
         by_name["process_vm_readv"] = Always()
     if judged.terminal:
-        by_name["ioctl"] = RefuseIn(1, (_TIOCSTI, _TIOCLINUX), EPERM)
+        by_name["ioctl"] = ArgumentIn(1, (_TIOCSTI, _TIOCLINUX))
     if judged.execs:
         by_name |= {"execve": Always(), "execveat": Always()}
     return by_name
@@ -126,9 +125,7 @@ def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool, guard: boo
     by_name["clone3"] = Refuse(ENOSYS)
     by_name["seccomp"] = ArgumentHas(1, SECCOMP_NEW_LISTENER)
     # A ring would open, connect and write with no call to see; Node, liburing and Go fall back on ENOSYS.
-    by_name["io_uring_setup"] = Always()
-    by_name["io_uring_enter"] = Refuse(ENOSYS)
-    by_name["io_uring_register"] = Refuse(ENOSYS)
+    by_name |= dict.fromkeys(_RINGS, Always())
     by_name["socketcall"] = ArgumentIn(0, _SOCKETCALL)
     by_name |= _judged_rules(judged)
     if judged.families:
