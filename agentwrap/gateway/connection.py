@@ -22,9 +22,9 @@ from agentwrap.gateway.stage import Stage
 from agentwrap.policy.hosts import Address
 from agentwrap.policy.questions import Answer
 
-_HELLO_S = 2.0
-_EXPLAINED = 32
-"""So often a process is told why, before the same is only reset."""
+_HELLO_S, _AGAIN_HELLO_S = 2.0, 0.25
+_PATIENT, _EXPLAINED = 3, 32
+"""So often a process is waited for, and told why, before the same is only reset."""
 _DIALLED_MAX = 8
 _NOWHERE = Failed("unreachable", b"the name leads nowhere")
 _LOOPBACKS: dict[Address, Address] = {
@@ -63,10 +63,11 @@ class Connection:
         if not verdict.passes:
             decision = self._decision(verdict)
             await stage.tell(decision)
-            if stage.teller.times(decision) > _EXPLAINED:
+            times = stage.teller.times(decision)
+            if times > _EXPLAINED:
                 abort(self._client)  # it has been told, and does not listen
             else:
-                await self._say_no(verdict)
+                await self._say_no(verdict, _HELLO_S if times <= _PATIENT else _AGAIN_HELLO_S)
             return
         if verdict.decision == "allow":
             stage.put(self._decision(verdict))
@@ -157,13 +158,13 @@ class Connection:
             self._verdict = verdict
         return verdict
 
-    async def _say_no(self, verdict: Verdict) -> None:
+    async def _say_no(self, verdict: Verdict, patience_s: float) -> None:
         """In the client's own protocol, if it speaks in time; else a reset."""
         words = b""
         flight = flights.FirstFlight()
         kind: flights.Flight = NeedMore()
         try:
-            with trio.move_on_after(_HELLO_S):
+            with trio.move_on_after(patience_s):
                 while isinstance(kind, NeedMore):
                     data = await receive(self._client)
                     kind = flight.feed(data) if data else flight.eof()

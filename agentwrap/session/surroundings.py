@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Tier = Literal["", "wall", "guard"]
 _NETWORK = ("connect", "dns", "udp")
+_GUARD_NOTE = "threads can slip datagrams to services of this machine's own loopback"
 _MECHANISM: dict[Tier, str] = {
     "wall": "network namespace and gateway",
     "guard": "connections made by the tracer, and gateway",
@@ -69,11 +70,15 @@ class Surroundings:
         """Coverage as it is here: what the wall or the guard holds is no testimony any more."""
         if not self.tier:
             return given
-        mechanism = _MECHANISM[self.tier]
+        mechanism, note = _MECHANISM[self.tier], _GUARD_NOTE if self.tier == "guard" else ""
         return [
-            Coverage(at_ns=0, what=one.what, tier=self.tier, mechanism=mechanism) if one.what in _NETWORK else one
+            Coverage(
+                at_ns=0, what=one.what, tier=self.tier, mechanism=mechanism, note=note if one.what != "connect" else ""
+            )
+            if one.what in _NETWORK
+            else one
             for one in given
-        ]
+        ]  # fmt: skip
 
     def losses(self) -> list[Gap]:
         """What `--best-effort` goes on without: a gateway that nothing leads to."""
