@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import measure
@@ -38,10 +39,13 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Way:
-    """`prefix(out)` is put before the client; `out` is where a recording goes. `plain`: run by a plain user."""
+    """`prefix(out, network)` is put before the client.
+
+    `out` is where a recording goes, `network` what the client connects to. `plain`: run by a plain user.
+    """
 
     name: str
-    prefix: Callable[[str], list[str]]
+    prefix: Callable[[str, str], list[str]]
     missing: str = ""
     plain: bool = False
     records: bool = False
@@ -50,18 +54,18 @@ class Way:
 def ways(place: Place, agentwrap: Sequence[str], port: int) -> list[Way]:
     """All ways, also those that this machine does not have."""
 
-    def wrapped(*more: str) -> Callable[[str], list[str]]:
-        return lambda out: [*agentwrap, "run", "-q", "-o", out, "--allow", f"{NEAR}:{port}", *more, "--"]
+    def wrapped(*more: str) -> Callable[[str, str], list[str]]:
+        return lambda out, network: [*agentwrap, "run", "-q", "-o", out, "--allow", f"{network}:{port}", *more, "--"]
 
     alone = [sys.executable, str(TESTS / "walled_run.py"), str(place.folder), "--"]
     return [
-        Way(DIRECT, lambda _: []),
+        Way(DIRECT, lambda _, __: []),
         Way(WALL, wrapped("--tier", "wall"), records=True),
         Way(f"{WALL} (plain user)", wrapped("--tier", "wall"), plain_cannot(place, agentwrap), True, True),
         Way(GUARD, wrapped("--tier", "guard"), records=True),
-        Way(ALONE, lambda _: alone),
-        Way("pasta", lambda _: ["pasta", "--config-net", "-q", "--"], _no_pasta(place), plain=True),
-        Way("slirp4netns", lambda _: [sys.executable, str(_HERE / "slirped.py")], _no_slirp()),
+        Way(ALONE, lambda _, __: alone),
+        Way("pasta", lambda _, __: ["pasta", "--config-net", "-q", "--"], _no_pasta(place), plain=True),
+        Way("slirp4netns", lambda _, __: [sys.executable, str(_HERE / "slirped.py")], _no_slirp()),
     ]
 
 
@@ -88,7 +92,7 @@ def compare(
     with Place() as place:
         program = place.folder / "traffic"
         subprocess.run(["gcc", "-O2", "-pthread", "-o", program, _HERE / "traffic.c"], check=True)
-        listener = place.net.listen(NEAR, 0)
+        listener = place.net.listen("0.0.0.0", 0)
         port = listener.getsockname()[1]
         policy = f'version = 1\nname = "bench"\nmode = "enforce"\n[network]\nallow = ["{NEAR}:{port}"]\n'
         (place.folder / "policy.toml").write_text(policy)
@@ -98,12 +102,13 @@ def compare(
         spinners = [subprocess.Popen([program, "spin"]) for _ in range(os.cpu_count() or 1)]
         try:
             found = [way for way in ways(place, agentwrap, port) if not only or way.name in only]
-            client = [str(program), NEAR, str(port), str(QUICK_S if quick else SAMPLE_S), *SHAPES]
+            client = [str(program), "", str(port), str(QUICK_S if quick else SAMPLE_S), *SHAPES]
+            networks = NEAR.subnets(new_prefix=29)
             results = [Traffic(way.name, way.missing) for way in found]
             for _ in range(rounds):
                 for way, result in zip(found, results, strict=True):
                     if not result.missing:
-                        _once(place, way, client, result, say)
+                        _once(place, way, client, next(networks), result, say)
         finally:
             for process in (server, *spinners):
                 process.kill()
@@ -112,9 +117,10 @@ def compare(
     return results
 
 
-def _once(place: Place, way: Way, client: list[str], result: Traffic, say: measure.Say) -> None:
+def _once(place: Place, way: Way, client: list[str], network: IPv4Network, result: Traffic, say: measure.Say) -> None:
+    client[1] = str(network[1])
     out = (place.plain_home if way.plain else place.home) / "run.agentlog"
-    done = place.run([*way.prefix(str(out)), *client], plain=way.plain)
+    done = place.run([*way.prefix(str(out), str(network)), *client], plain=way.plain)
     if done.returncode:
         failure = done.stderr.decode("utf-8", "replace").strip()[-300:]
         if way.records:
@@ -131,7 +137,7 @@ def _once(place: Place, way: Way, client: list[str], result: Traffic, say: measu
         result.samples.setdefault(shape, []).append(sample)
         say(f"{way.name:40.40} {shape:5} {sample['per_second']:16,.0f}/s   p50 {sample['p50_us']:8.0f} us")
     if way.records:
-        told = measure.counts(out)
+        told = measure.weights(out)
         for kind in ("net.decision", "net.closed", "net.connect"):
             if told.get(kind, 0) < connections:
                 raise measure.TooFewRowsError(f"{way.name}: {told.get(kind, 0)} {kind} of {connections} connections")

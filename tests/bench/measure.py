@@ -77,6 +77,16 @@ def counts(recording: Path) -> dict[str, int]:
         db.close()
 
 
+def weights(recording: Path) -> dict[str, int]:
+    """Kind of event to how often it happened: a row may stand for many."""
+    weight = "sum(coalesce(json_extract(data, '$.count'), 1))"
+    db = sqlite3.connect(f"file:{recording}?mode=ro", uri=True)
+    try:
+        return dict(db.execute(f"select kind, {weight} from event group by kind"))
+    finally:
+        db.close()
+
+
 def demand(workload: Workload, size: int, found: dict[str, int]) -> None:
     """Raises TooFewRowsError."""
     for kind, least in workload.rows(size).items():

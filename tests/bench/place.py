@@ -1,7 +1,7 @@
 """The bench's own internet: two network namespaces with a wire between them, and nothing else.
 
-Programs run in one. It has a host on its own loopback, for traffic, and a default route, which leads to the other one:
-there is a web server with two names (some tools let nothing reach a machine's own addresses).
+Programs run in one. It has a whole network on its own loopback, for traffic, and a default route, which leads to the
+other one: there is a web server with two names (some tools let nothing reach a machine's own addresses).
 """
 
 import os
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ sys.path.insert(0, str(TESTS))
 
 from internet import Internet  # noqa: E402
 
-NEAR_HOST, NEAR = "traffic.example", "203.0.113.1"
+NEAR = IPv4Network("198.18.0.0/15")  # for benchmarks (RFC 2544)
 HOST, DENIED_HOST, WEB_PORT = "bench.example", "denied.example", 8000
 FAR = {HOST: "198.51.100.1", DENIED_HOST: "198.51.100.3"}
 NOBODY = 65534
@@ -59,9 +60,10 @@ class Place:
             self.home, self.plain_home = self.folder / "home", self.folder / "plain"
             for home in (self.home, self.plain_home):
                 home.mkdir()
-            self.net = undo.enter_context(Internet(self.folder, {NEAR_HOST: [NEAR]}))
+            self.net = undo.enter_context(Internet(self.folder, {}))
             with (self.folder / "hosts").open("a") as hosts:
                 hosts.writelines(f"{address} {name}\n" for name, address in FAR.items())
+            self._sh(f"ip route add local {NEAR} dev lo")
             self.has_way_out = self._wire(undo)
             if os.geteuid() == 0:
                 os.chown(self.plain_home, NOBODY, NOBODY)

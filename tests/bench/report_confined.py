@@ -15,9 +15,9 @@ A C client and a C server ({gateway.SAMPLE_S} s for each cell and round; connect
 answer of 100, close; round trip: the same on an open connection; bulk: one connection, writes of 256 KiB) on the
 loopback of a network namespace of the bench's own. Client, server and everything between share this machine's cores.
 Processes of class SCHED_IDLE keep the cores from halting, so that wake-ups cost the same in every row. Medians, and
-the ratio to direct. agentwrap follows the client and records each connection in three rows, enforcing a policy of one
-rule; every recording is checked for them. `gateway alone` is the wall without tracer and recorder. pasta and
-slirp4netns record and enforce nothing.
+the ratio to direct. agentwrap follows the client and records each connection (what decided, how it ended, who asked),
+enforcing a policy of one rule; every recording is checked to tell of every connection. `gateway alone` is the wall
+without tracer and recorder. pasta and slirp4netns record and enforce nothing.
 """
 STARTS_WORDS = """
 Whole commands, from before the tool's start to its end: `true`, and a `curl` of a page from another network namespace,

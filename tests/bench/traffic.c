@@ -2,7 +2,9 @@
 
    Shapes: c1 one connection after the other, each with a request of 100 bytes and an answer of 100; c16 the same by 16
    threads; r1 requests on one open connection; down and up bulk in writes of 256 KiB. For each shape the client prints
-   a line of JSON: how many a second (connections, requests, bytes), how many failed, and how long one took.
+   a line of JSON: how many a second (connections, requests, bytes), how many failed, and how long one took. Each shape
+   has an address of its own, the next after the one before: closed connections to one address keep their ports for a
+   minute, and looking for a free one takes ever longer.
    The first byte of a connection tells the server what it is for: 'q' questions, 'd' send to me, 'u' swallow.
 */
 #define _GNU_SOURCE
@@ -196,6 +198,9 @@ int main(int count, char **word) {
   there.sin_port = htons(atoi(word[2]));
   if (inet_pton(AF_INET, word[1], &there.sin_addr) != 1) return 2;
   took_us = malloc(KEPT * sizeof *took_us);
-  for (int n = 4; n < count; n++) measure(word[n], atof(word[3]));
+  for (int n = 4; n < count; n++) {
+    measure(word[n], atof(word[3]));
+    there.sin_addr.s_addr = htonl(ntohl(there.sin_addr.s_addr) + 1);
+  }
   return 0;
 }
