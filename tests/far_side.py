@@ -159,7 +159,10 @@ class Names:
             self.asked.append(query.name)
             found = [ip_address(one) for one in self.names.get(query.name.lower(), ())]
             rcode = dns.NOERROR if query.name.lower() in self.names else dns.NXDOMAIN
-            self._sock.sendto(dns.reply(query, rcode=rcode, addresses=found), peer)
+            try:
+                self._sock.sendto(dns.reply(query, rcode=rcode, addresses=found), peer)
+            except OSError:
+                return
 
     def close(self) -> None:
         self._sock.close()

@@ -1,6 +1,7 @@
 """A machine with one allowed host, one that is not, and programs confined to the first; what was recorded of them."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -60,7 +61,10 @@ class Ran:
         By the time: rows of the gateway and of the tracer come each in their own order.
         """
         ran = [e for e in self.rows if e.kind == "process.exec" and e.span == row.span and e.at_ns <= row.at_ns]
-        return os.path.basename(max(ran, key=lambda e: e.at_ns).data["argv"][0]) if ran else ""
+        if not ran:
+            return ""
+        last = max(ran, key=lambda e: e.at_ns).data
+        return os.path.basename(last["exe"] if last["argv"][0] == "/proc/self/exe" else last["argv"][0])
 
     def refused(self) -> set[tuple[str, str]]:
         """What was denied, and to which program."""
@@ -85,7 +89,8 @@ class Place:
         self.home.mkdir()
         self.net = Internet(folder, NAMES)
         # Names are asked of a name server: what stands in the hosts file is known to everybody from the start.
-        (folder / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
+        (folder / "hosts").write_text(f"127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {socket.gethostname()}\n")
+        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:20 attempts:2\n")
         self.names = far_side.Names(self.net.datagrams("127.0.0.1", 53), NAMES)
         self._servers: list[far_side.Server] = []
         self._helpers: list[subprocess.Popen[bytes]] = []
@@ -95,7 +100,7 @@ class Place:
             for port in PORTS
         ]
 
-    def serve(self, listener: "far_side.socket.socket", talk: far_side.Talk) -> far_side.Server:
+    def serve(self, listener: socket.socket, talk: far_side.Talk) -> far_side.Server:
         """Have `talk` with whoever connects, until the end of the test."""
         server = far_side.Server(listener, talk)
         self._servers.append(server)
@@ -119,7 +124,7 @@ class Place:
         return self.net.popen(
             [*command, "--tier", tier, *options, "--", *argv],
             env=environment(self.home, **(env or {})), cwd=self.work,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
         )  # fmt: skip
 
     def finish(self, process: "subprocess.Popen[bytes]", timeout_s: float = 100) -> Ran:

@@ -159,3 +159,80 @@ def test_npm(place: Place, site: sites.Site, tier: str) -> None:
     [program] = {program for _, program in ran.refused()}
     assert program in ("node", "npm")
     refused_to(place, ran, program, f"{DENIED}:443")
+
+
+DIG = {
+    "": ("NOERROR", ["192.0.2.1"]),
+    "-t A -4": ("NOERROR", ["192.0.2.1"]),
+    "AAAA": ("NOERROR", ["2001:db8::1"]),
+    "+tcp": ("NOERROR", ["192.0.2.1"]),
+    "+noedns": ("NOERROR", ["192.0.2.1"]),
+    "+dnssec +nsid +subnet=192.0.2.0/24 +bufsize=4096": ("NOERROR", ["192.0.2.1"]),
+    "+nocookie +norecurse +noadflag": ("NOERROR", ["192.0.2.1"]),
+    "@192.0.2.53": ("NOERROR", ["192.0.2.1"]),
+    "@192.0.2.53 +tcp": ("NOERROR", ["192.0.2.1"]),
+    "@2001:db8::53": ("NOERROR", ["192.0.2.1"]),
+    "MX": ("NOERROR", []),
+    "TXT": ("NOERROR", []),
+    "HTTPS": ("NOERROR", []),
+    "ANY": ("NOERROR", ["192.0.2.1", "2001:db8::1"]),
+    "AXFR": ("", []),
+    "TXT CH": ("REFUSED", []),
+}
+
+
+@pytest.mark.parametrize("name", ["allowed.example", "denied.example"])
+def test_dig_in_its_forms(place: Place, name: str, tier: str) -> None:
+    """Any resolver, both transports, any type: addresses are answered, nothing else is, and nobody else is asked."""
+    need("dig")
+    lines = [f"echo FORM; dig +tries=1 +time=20 {name} {form}" for form in DIG]
+    ran = place.run(["sh", "-c", "\n".join(lines)], tier)
+    answers = ran.out.decode().split("FORM\n")[1:]
+    told = {form: _dug(answer) for form, answer in zip(DIG, answers, strict=True)}
+    if name == "allowed.example":
+        if tier == "guard":
+            # dig's sockets for IPv6 are for nothing else, and the guard's name server is on 127.0.0.1 alone.
+            assert told.pop("@2001:db8::53") == ("", [])
+        assert told == {form: DIG[form] for form in told}, ran.out.decode()
+    else:
+        assert {status for status, _ in told.values()} <= {"NXDOMAIN", "REFUSED", ""}
+        assert [found for _, found in told.values() if found] == []
+        assert ran.refused() >= {("denied.example", "dig")}
+    assert {program for _, program in ran.refused()} <= {"dig"}
+    ran.whole()
+    place.untouched()
+
+
+def _dug(text: str) -> tuple[str, list[str]]:
+    """The status, and the addresses in the answer."""
+    status = text.partition("status: ")[2].partition(",")[0]
+    answer = text.partition(";; ANSWER SECTION:\n")[2].partition("\n\n")[0]
+    return status, sorted(line.split()[4] for line in answer.splitlines() if line.split()[3] in ("A", "AAAA"))
+
+
+PAGE = b"""<!DOCTYPE html><title>page</title><body><p id=told>nothing</p><script>
+const told = []
+const get = url => fetch(url).then(answer => answer.text(), () => 'refused')
+Promise.all([get('/file'), get('https://denied.example/file'), get('https://192.0.2.9/file')]).then(answers => {
+  document.getElementById('told').textContent = answers.map(one => one.length).join(' ')
+})
+</script><img src="https://denied.example/picture.png"></body>"""
+
+
+def test_chromium_loads_a_page(place: Place, site: sites.Site, tier: str) -> None:
+    """Its own errands (updates, variations, QUIC) go nowhere either."""
+    need("chromium")
+    site.pages["/page"] = ("text/html", PAGE)
+    flags = (
+        "--headless --no-sandbox --disable-gpu --no-first-run --ignore-certificate-errors --virtual-time-budget=20000"
+    )
+    words = ["chromium", *flags.split(), f"--user-data-dir={place.home}/profile", "--dump-dom"]
+    ran = place.run([*words, "https://allowed.example/page"], tier)
+    assert f'<p id="told">{len(sites.BODY)} 7 7</p>' in ran.out.decode(), ran.err.decode()[-2000:]
+    assert ran.status == 0
+    refused = ran.refused()
+    assert refused >= {("denied.example", "chromium"), (f"{DENIED}:443", "chromium")}
+    assert {program for _, program in refused} == {"chromium"}
+    assert {row.subject for row in ran.of("net.decision", verdict="allow")} == {"allowed.example:443"}
+    ran.whole()
+    place.untouched()
