@@ -12,11 +12,16 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 from containers import Container, missing
 
 ROOT = Path(__file__).resolve().parent.parent
 NOBODY = 65534
+
+# No test is about how long something takes on a machine that others use as well.
+hypothesis.settings.register_profile("agentwrap", deadline=None)
+hypothesis.settings.load_profile("agentwrap")
 
 # Tests in these folders look at the kernel or at a terminal while time passes: two at once disturb each other.
 SERIAL_FOLDERS = {"launching", "tracing", "kernel", "journeys", "real", "containers", "adversary"}

@@ -392,7 +392,7 @@ def test_a_request_that_comes_byte_by_byte_is_understood(served: Served) -> None
 def test_a_reader_that_does_not_read_is_dropped_and_long_lists_arrive(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "CONNECTION_S", 0.2)
+    monkeypatch.setattr(server, "CONNECTION_S", 2.0)
     with served.server.lock:
         for number in range(256):
             served.registry.add(Waiting(f"a{number}", "q" * 4000, "w" * 1000, 0, 100))
