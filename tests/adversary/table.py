@@ -6,6 +6,8 @@
 
 from dataclasses import dataclass, field
 
+GUARDED = ("docker", "drop-all", "no-ptrace")
+UNREADABLE = "its memory cannot be read there, so nobody knows where it connects to: refused, and a gap"
 MCP = "not run: there is no MCP relay in this version"
 
 
@@ -103,7 +105,12 @@ ROWS: tuple[Row, ...] = (
     Row(44, "Signals to the supervisor", "block"),
     Row(45, "setns, unshare, clone3", "block, or see what has no way out"),
     Row(46, "Double fork, setsid, a daemon", "followed all the same; dead at the end"),
-    Row(47, "A child that does not want to be traced", "followed, or a gap"),
+    Row(
+        47,
+        "A child that does not want to be traced",
+        "followed, or a gap",
+        elsewhere={(tier, "b"): ("gap", UNREADABLE) for tier in GUARDED},
+    ),
     Row(48, "Finding out about the tracer", "accept: hiding is not promised", {"a": "accept"}),
     Row(49, "The supervisor stopped or killed", "nothing opens", alone=True),
     Row(50, "memfd, ld.so, a copy under another name", "block by act, not by program name"),

@@ -29,15 +29,15 @@ MODULES = (
     "nft_counter nf_log_syslog overlay"
 ).split()
 TOOLS = (
-    "sh bash env true false cat echo ls mkdir rmdir mv cp rm ln sleep touch chmod sed grep id setsid setpriv mount umount "
-    "ip curl git getent ldd"
+    "sh bash env true false cat echo ls mkdir rmdir mv cp rm ln sleep touch chmod sed grep id setsid setpriv mount "
+    "umount ip curl git getent ldd"
 ).split()
 # Large, and needed by nothing that runs in a guest.
 LEFT_OUT = re.compile(
     r"mypy|ruff|pip|setuptools|pkg_resources|grpc|aiohttp|pygments|hypothesis|pyroute2|mypyc|textual|test|idlelib|lib2to3"
     r"|tkinter|ensurepip|pydoc_data|turtledemo"
 )
-OTHERS = re.compile(LEFT_OUT.pattern + "|site-packages|dist-packages")  # of the Python that an environment stands on
+OTHERS = re.compile(LEFT_OUT.pattern + "|site-packages|dist-packages")  # of the Python below an environment
 MEMORY_MB = 1536
 
 
@@ -213,7 +213,7 @@ def _libraries(files: Iterable[Path]) -> set[Path]:
     """Every shared library that these need, by the dynamic loader's own word."""
     listed = [str(path) for path in files]
     done = subprocess.run(["ldd", *listed], capture_output=True, text=True)
-    return {Path(found) for found in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", done.stdout, re.M)}
+    return {Path(found) for found in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", done.stdout, re.MULTILINE)}
 
 
 def _tree(folder: Path, *, left_out: "re.Pattern[str] | None" = None) -> Iterator[Path]:
@@ -287,7 +287,10 @@ class Booted:
 
 
 def boot(package: str, words: list[str], *, timeout_s: float = 200) -> Booted:
-    """Boot and run `guest.py WORDS`; its result comes over the second serial line. Raises Unavailable, TimeoutExpired."""
+    """Boot and run `guest.py WORDS`; what it says comes over the second serial line.
+
+    Raises Unavailable, subprocess.TimeoutExpired.
+    """
     kernel = unpacked(package)
     (image,) = (kernel / "boot").glob("vmlinuz-*")
     guest = Path(__file__).resolve().with_name("guest.py")
@@ -297,8 +300,9 @@ def boot(package: str, words: list[str], *, timeout_s: float = 200) -> Booted:
         init = INIT.format(root=ROOT, python=sys.executable, guest=guest, words=quoted)
         file_system(work / "initrd", kernel, init)
         command = [
-            QEMU, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(MEMORY_MB), "-display", "none", "-monitor", "none",
-            "-nic", "none", "-no-reboot", "-serial", f"file:{work}/console", "-serial", f"file:{work}/said",
+            QEMU, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(MEMORY_MB), "-display", "none",
+            "-monitor", "none", "-nic", "none", "-no-reboot",
+            "-serial", f"file:{work}/console", "-serial", f"file:{work}/said",
             "-kernel", image, "-initrd", work / "initrd",
             "-append", "console=ttyS0 quiet loglevel=3 rdinit=/init panic=-1",
         ]  # fmt: skip
@@ -323,7 +327,7 @@ def main(arguments: list[str]) -> int:
         return 125
     booted = boot(package or oldest_and_newest()[0], ["--run", *arguments[arguments[:1] == ["--"] :]], timeout_s=900)
     sys.stdout.write(booted.said or booted.console)
-    status = re.search(r"^status (\d+)$", booted.said, re.M)
+    status = re.search(r"^status (\d+)$", booted.said, re.MULTILINE)
     return int(status[1]) if status else 125
 
 

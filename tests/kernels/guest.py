@@ -1,7 +1,7 @@
-"""The first program of a guest: loads the modules, does what it is told, says what came of it, switches the machine off.
+"""The first program of a guest: loads the modules, does what it is told, says what came of it, switches off.
 
 `--run COMMAND...` runs one command as root. Otherwise the one word is the name of a function in `variants.py`, whose
-result is told as JSON. What is said goes to the second serial line; everything else is the console's.
+results are told as JSON, one on a line. What is said goes to the second serial line; everything else is the console's.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ def loopback() -> None:
 
 
 def say(text: str) -> None:
-    with open(SERIAL, "w") as line:
+    with open(SERIAL, "a") as line:
         line.write(text + "\n")
 
 
@@ -57,7 +57,8 @@ def main(words: list[str]) -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parent))
     import variants
 
-    say(json.dumps(getattr(variants, words[0])(*words[1:])))
+    for result in getattr(variants, words[0])(*words[1:]):
+        say(json.dumps(result))
 
 
 if __name__ == "__main__":

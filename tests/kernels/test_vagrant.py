@@ -1,4 +1,4 @@
-"""The machines for people who have Vagrant: nothing here starts one, but what can be wrong without starting is tried."""
+"""The machines for people who have Vagrant: none is started here, but what can be wrong without is tried."""
 
 import re
 import shutil
@@ -39,7 +39,7 @@ def noted() -> list[str]:
 def test_the_vagrantfile_runs_and_defines_the_machines(noted: list[str]) -> None:
     machines = [line.split('"')[1] for line in noted if line.startswith("define ")]
     assert machines == ["ubuntu", "old", "strict", "current"]
-    told = re.findall(r"^\| `(\w+)` \|", (VAGRANT / "README.md").read_text(), re.M)
+    told = re.findall(r"^\| `(\w+)` \|", (VAGRANT / "README.md").read_text(), re.MULTILINE)
     assert told == machines
 
 
@@ -47,7 +47,7 @@ def test_every_profile_is_known_to_the_script_that_prepares_it(noted: list[str])
     profiles = {
         word for line in noted if line.startswith("provision ") for word in re.findall(r':args=>\["([^"]+)"\]', line)
     }
-    cases = set(re.findall(r"^  ([\w.-]+)\)", (VAGRANT / "provision.sh").read_text(), re.M))
+    cases = set(re.findall(r"^  ([\w.-]+)\)", (VAGRANT / "provision.sh").read_text(), re.MULTILINE))
     assert profiles == cases
     assert len(profiles) == 5
 

@@ -169,7 +169,17 @@ def row_19(row: Row) -> None:
 
 
 def row_20(row: Row) -> None:
-    row.attempt("MPTCP", lambda mark: say(forbidden(20), 80, mark, protocol=262), port=80)
+
+    def multipath(mark: str) -> str:
+        """MPTCP, and where the protocol is refused TCP, as every program that speaks it does."""
+        try:
+            return say(forbidden(20), 80, mark, protocol=262)
+        except OSError as error:
+            if error.errno != errno.EPROTONOSUPPORT:
+                raise
+        return say(forbidden(20), 80, mark)
+
+    row.attempt("MPTCP, or TCP where that is refused", multipath, port=80)
 
     def sctp(mark: str) -> str:
         try:
