@@ -186,12 +186,12 @@ def _become(plan: ChildPlan) -> int:
         return error.errno or errno.EIO
 
 
-def _enter(enclosure: Enclosure, cwd: bytes) -> None:
+def _enter(enclosure: Enclosure, cwd: bytes, kept: tuple[int, ...]) -> None:
     """Join the namespaces, and make a user namespace of our own inside: the outer one owns the network. One thread."""
     from agentwrap.launching import namespaces
 
     # Their memory of where they lie is of the mounts outside.
-    folders = [fd for fd in (0, 1, 2) if _is_folder(fd)]
+    folders = [fd for fd in (0, 1, 2, *kept) if _is_folder(fd)]
     paths = [os.readlink(b"/proc/self/fd/%d" % fd) for fd in folders]
     namespaces.setns(enclosure.user, namespaces.NEWUSER)
     if enclosure.net >= 0:
@@ -224,7 +224,7 @@ def _run_child(plan: ChildPlan, channel: socket.socket, parent: int) -> NoReturn
     # A child of a process that is not dumpable is not dumpable either, and could not be attached to.
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
     if plan.enclosure is not None:
-        _enter(plan.enclosure, plan.cwd if plan.cwd is not None else os.getcwdb())
+        _enter(plan.enclosure, plan.cwd if plan.cwd is not None else os.getcwdb(), plan.inherit)
         _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
     elif plan.cwd is not None:
         os.chdir(plan.cwd)

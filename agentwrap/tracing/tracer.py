@@ -38,6 +38,7 @@ from agentwrap.tracing.observer import Observer
 from agentwrap.tracing.processes import Process, ProcessTree
 from agentwrap.tracing.recorded import Recorded
 from agentwrap.tracing.resolve import OWN_DIRECTORY
+from agentwrap.tracing.standing import memory_errno, mode_of, no_new_privs
 from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory, own_view, sees_other_files
 from agentwrap.tracing.wire import AllEnded, Failed, MainEnded, Sender, Standing, Stopped
@@ -59,14 +60,6 @@ _DUPLICATE_WINDOW_S = 0.03
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_FAULTS = 100
 _EXECS = {key: name for key, name in watched.names().items() if name in ("execve", "execveat")}
-MODE_NAMES = {
-    child.MODE_NOTIFY: "notify",
-    child.MODE_TRACE: "trace",
-    child.MODE_EVERY_CALL: "calls",
-    child.MODE_NONE: "none",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class TracerSettings:
     """How to follow. `start_ns`: CLOCK_MONOTONIC at the start of the run. `linger_s`: time for what outlives main.
@@ -143,13 +136,13 @@ class Tracer:
         self._sender.put(
             Standing(
                 pid=launched.pid,
-                mode=_mode(launched),
+                mode=mode_of(launched),
                 attach_errno=launched.attach_errno,
                 notify_errno=launched.notify_errno,
                 filter_errno=launched.filter_errno,
-                memory_errno=_memory_errno(launched.pid),
+                memory_errno=memory_errno(launched.pid),
                 in_place_wake=listener.wake_in_place() if listener else False,
-                no_new_privs=_no_new_privs(launched.pid),
+                no_new_privs=no_new_privs(launched.pid),
             )
         )
         self._sender.flush()
@@ -182,7 +175,7 @@ class Tracer:
         if listener is not None:
             self._guard = self._make_guard(listener)
             observer.network.guarded = self._guard is not None
-        set_id_works = not _no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
+        set_id_works = not no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
         lifecycle = Lifecycle(
             self._sender.put, self._now, self._memory, self._files, observer, set_id_works=set_id_works
         )
@@ -319,21 +312,25 @@ class Tracer:
         if found is None:
             process = self._tree.tasks.get(tid)
             if process is None:
-                self._stranger(tid, number)
-                return 0
+                return self._stranger(tid, number)
             return observer.call(process, tid, arch, number, arguments)
         process = found.find(tid)
         return self._call_found(found, observer, process, tid, arch, number, arguments) if process is not None else 0
 
-    def _stranger(self, tid: int, number: int) -> None:
-        """A call of a task that ptrace never announced. One that is dead by now was only asked about too late."""
+    def _stranger(self, tid: int, number: int) -> int:
+        """A call of a task that ptrace never announced. One that is dead by now was only asked about too late.
+
+        Under a policy that is enforced nobody may act of whom nothing can be judged.
+        """
         try:
             with open(f"/proc/{tid}/stat", "rb") as file:
                 state = file.read().rpartition(b")")[2].split()[0]
         except OSError:
-            return
-        if state not in (b"Z", b"X"):
-            self._fault("process", f"call {number} of task {tid}, which nobody announced")
+            return 0
+        if state in (b"Z", b"X"):
+            return 0
+        self._fault("process", f"call {number} of task {tid}, which nobody announced")
+        return errno.EPERM if self._settings.plan else 0
 
     def _fault(self, what: CoverageKind, detail: str) -> None:
         """A fault of ours: a gap, at most a few of them."""
@@ -543,30 +540,6 @@ class Tracer:
             self._sender.put(Failed(step="exec", errno=int(message[1:])))
         self._sender.put(AllEnded(len(self._ended_by_us)))
         self._flush()
-
-
-def _mode(launched: Launched) -> str:
-    name = MODE_NAMES[launched.mode]
-    if launched.traced:
-        return f"ptrace+{name}"
-    return {"notify": "notify", "none": "none"}[name]
-
-
-def _memory_errno(pid: int) -> int:
-    """Why a tracee's memory, where paths and addresses lie, cannot be read (Yama's scope 2 or 3); 0 if it can."""
-    try:
-        os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
-    except OSError as error:
-        return error.errno or errno.EPERM
-    return 0
-
-
-def _no_new_privs(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            return any(line.split() == [b"NoNewPrivs:", b"1"] for line in file)
-    except OSError:
-        return False
 
 
 def main(channel: socket.socket, plan: ChildPlan, settings: TracerSettings, parent: int) -> NoReturn:

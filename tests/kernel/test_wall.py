@@ -270,3 +270,25 @@ def test_no_namespaces_left_is_the_guard_or_a_refusal(net: Internet, tmp_path: P
             assert result.stdout == b"hello\n"
             kinds = events(tmp_path / "auto.agentlog", "coverage")
             assert [row.data["tier"] for row in kinds if row.data["what"] == "connect"] == ["guard"]
+
+
+def test_a_folder_that_is_handed_over_is_behind_the_mounts_too(net: Internet, tmp_path: Path) -> None:
+    """A descriptor remembers the mount it was opened through: it is opened anew inside (openat(2))."""
+    policy = tmp_path / "closed.toml"
+    policy.write_text(POLICY.replace('[files.write]\ndefault = "allow"', '[files.write]\ndefault = "deny"'))
+    (tmp_path / "outside").mkdir()
+    script = (
+        "import os, sys\n"
+        "for fd in (8, 9):\n"
+        "    try: os.close(os.open('new', os.O_CREAT | os.O_WRONLY, dir_fd=fd)); print('made', flush=True)\n"
+        "    except OSError as error: print(error.errno, flush=True)\n"
+    )
+    words = [*AGENTWRAP, "run", "-q", "-o", str(tmp_path / "run.agentlog"), "--policy", str(policy)]
+    words += ["--keep-fd", "8", "--keep-fd", "9"]
+    (tmp_path / "home").mkdir()
+    inner = subprocess.list2cmdline([*words, "--", sys.executable, "-c"])
+    shell = f'exec {inner} "$0" 8< {tmp_path}/outside 9< {tmp_path}/outside'
+    result = net.run(["sh", "-c", shell, script], env=environment(tmp_path / "home"), capture_output=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert set(result.stdout.split()) <= {b"13", b"30"}, result.stdout
+    assert os.listdir(tmp_path / "outside") == []
