@@ -344,6 +344,8 @@ def _for_root(survey: Survey, layout: _Layout, opened: Opened | None) -> list[St
     if not shown:
         return []
     layout.holdings["/dev"] = Holding("closed", answer=_ROOT)
+    for path in shown:
+        layout.holdings.setdefault(path, Holding("open"))
     return [Devices(tuple(dict.fromkeys(shown)))]
 
 

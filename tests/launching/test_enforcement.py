@@ -207,6 +207,10 @@ def test_root_gets_few_devices_and_no_switches_of_the_kernel() -> None:
         "bind read-only /sys",
     ]
     assert over(planned(OPEN, *kernel, uid=1000)) == []
+    held = {path: found.held(path) for path in ("/dev/null", "/dev/pts/0", "/dev/sda")}
+    assert {path: one and one[1].state for path, one in held.items()} == {
+        "/dev/null": "open", "/dev/pts/0": "open", "/dev/sda": "closed",
+    }  # fmt: skip
     named = planned(OPEN.replace('"allow"', '"deny"') + 'allow = ["/dev/sda"]\n', *kernel, uid=0)
     assert Devices(("/dev/null", "/dev/pts", "/dev/sda")) in named.mounts.steps
 

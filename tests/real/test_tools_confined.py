@@ -236,3 +236,18 @@ def test_chromium_loads_a_page(place: Place, site: sites.Site, tier: str) -> Non
     assert {row.subject for row in ran.of("net.decision", verdict="allow")} == {"allowed.example:443"}
     ran.whole()
     place.untouched()
+
+
+POOL = """
+import multiprocessing
+with multiprocessing.Pool(3) as pool:
+    print(sum(pool.map(abs, range(-100, 0))))
+"""
+
+
+def test_processes_that_share_memory(place: Place, tier: str) -> None:
+    """Semaphores of the C library lie in /dev/shm."""
+    ran = place.run([sys.executable, "-c", POOL], tier)
+    assert (ran.out, ran.err) == (b"5050\n", b"")
+    assert ran.of("act.denied") == []
+    ran.whole()
