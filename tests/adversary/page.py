@@ -48,7 +48,7 @@ def render(results: dict[str, Any]) -> str:
     """The page, from what was kept."""
     tiers = [tier for tier in TIERS if tier in results]
     out = [
-        HEAD,
+        HEAD.read_text(),
         "## Counts",
         "",
         "Attempts, by how they ended. *without*: how many get through where there is no agentwrap.",
@@ -61,7 +61,7 @@ def render(results: dict[str, Any]) -> str:
         count = Counter(word for row in one["rows"].values() for _, word in row.values())
         cells = " | ".join(str(count[word]) for word in WORDS)
         out.append(f"| {tier} | the {one['covered']} | {cells} | {one['through_without']} of {one['attempts']} |")
-    out += ["", "## Rows", ""]
+    out += ["", "## Rows"]
     for row in ROWS:
         if row.number in GROUPS:
             out += ["", f"### {GROUPS[row.number]}", "", "| # | technique | right | " + " | ".join(tiers) + " |"]
