@@ -6,8 +6,6 @@ frames: they pass as they come. Speaks as `http_head.RequestStream` does, so who
 
 from collections.abc import Iterable
 
-import hpack
-
 from agentwrap.gateway.first_flight import H2_PREFACE
 from agentwrap.gateway.http_head import HEAD_MAX, Forward, HttpError, Item, Request, State, authority
 
@@ -36,6 +34,9 @@ class H2RequestStream:
         self._frames = bytearray()  # the frames of the block, as they came
         self._stream = 0  # whose block is not complete
         self._newest = 0
+        import hpack  # few runs speak HTTP/2 without TLS
+
+        self._broken = hpack.HPACKError
         self._decoder = hpack.Decoder(HEAD_MAX)
         self._decoder.max_allowed_table_size = TABLE_MAX
 
@@ -121,7 +122,7 @@ class H2RequestStream:
         self._stream, self._frames, self._block = 0, bytearray(), bytearray()
         try:
             fields = [(bytes(one[0]), bytes(one[1])) for one in self._decoder.decode(block, raw=True)]
-        except hpack.HPACKError as error:
+        except self._broken as error:
             raise HttpError(f"a broken header block: {error}") from error
         if stream <= self._newest:
             if any(name.startswith(b":") for name, _ in fields):

@@ -1,12 +1,14 @@
 """The gateway as a process of its own: its thousands of wake-ups never queue behind the recorder's work.
 
-Its death closes the only listener of the namespace: every connect of the agent is refused from then on.
+Its death closes the only listener of the namespace: every connect of the agent is refused from then on. It is forked
+before there is a namespace: what it needs takes as long to load as the rest of a start.
 """
 
 import os
+import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from agentwrap.launching import attendant
@@ -15,46 +17,81 @@ if TYPE_CHECKING:
     from agentwrap.gateway.serve import Ports, Settings
 
 _FAILED = 125
+_SOCKETS_MAX = 250  # SCM_MAX_FD is 253 (unix(7))
+_NAMES_BYTES = 16384
+SUPERVISOR = "supervisor"
+
+Sockets = Mapping[str, socket.socket]
+Build = Callable[[Sockets], "tuple[Ports, Settings]"]
 
 
-def start(
-    build: "Callable[[], tuple[Ports, Settings]]", supervisor: socket.socket, ours: "tuple[socket.socket, ...]"
-) -> int:
-    """Fork the gateway and return its pid at once; it says `wire.Ready` when it listens.
+class Loading:
+    """The gateway's process while it loads. `give` it what it is to work on, or `end` it."""
 
-    `build` makes ports and settings in the new process; `ours` are the supervisor's ends, closed there. Must run
-    before there are threads.
-    """
+    def __init__(self, pid: int, channel: socket.socket) -> None:
+        self.pid = pid
+        self._channel = channel
+
+    def give(self, sockets: Sockets) -> None:
+        """Hand over sockets by their names, one of them `SUPERVISOR`; there it says `wire.Ready` when it listens."""
+        names = "\n".join(sockets).encode()
+        socket.send_fds(self._channel, [names], [sock.fileno() for sock in sockets.values()])
+        self._channel.close()
+
+    def end(self) -> None:
+        """It is not wanted after all."""
+        self._channel.close()
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except OSError:
+            pass  # it ended by itself
+
+
+def fork(build: Build) -> Loading:
+    """Fork the gateway; in it, `build` makes ports and settings of the sockets. Must run before there are threads."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(build, supervisor, ours, parent)
-    return pid
+        ours.close()
+        _become(build, theirs, parent)
+    theirs.close()
+    return Loading(pid, ours)
 
 
-def _become(
-    build: "Callable[[], tuple[Ports, Settings]]",
-    supervisor: socket.socket,
-    ours: "tuple[socket.socket, ...]",
-    parent: int,
-) -> NoReturn:
+def _become(build: Build, channel: socket.socket, parent: int) -> NoReturn:
     status = 0
+    sockets: Sockets = {}
     try:
         attendant.be_called("aw-gateway")
         attendant.die_with(parent)
         attendant.hide_memory()
         attendant.ignore_terminal_signals()
-        for end in ours:
-            end.close()
         # What the tracer asks for must not wait for a switch of threads here.
         sys.setswitchinterval(0.001)
-        from agentwrap.gateway import serve
+        try:
+            from agentwrap.gateway import serve
 
-        serve.run(*build())
+            serve.load()
+        finally:
+            sockets = _hear(channel)
+        serve.run(*build(sockets))
     except BaseException as error:
         status = _FAILED
-        _report(supervisor, error)
+        if SUPERVISOR in sockets:
+            _report(sockets[SUPERVISOR], error)
     os._exit(status)
+
+
+def _hear(channel: socket.socket) -> Sockets:
+    """Nothing where the supervisor has changed its mind, or is gone."""
+    with channel:
+        names, descriptors, _flags, _address = socket.recv_fds(channel, _NAMES_BYTES, _SOCKETS_MAX)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    return dict(zip(names.decode().split("\n"), sockets, strict=True)) if names else {}
 
 
 def _report(supervisor: socket.socket, error: BaseException) -> None:

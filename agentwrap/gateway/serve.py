@@ -54,6 +54,11 @@ class Settings:
     unattended: bool = False
 
 
+def load() -> None:
+    """Load what `run` needs, which takes a tenth of a second."""
+    import agentwrap.gateway.service  # noqa: F401
+
+
 def run(ports: Ports, settings: Settings) -> None:
     """Serve until the supervisor's socket ends or it says `Q`; then tell what is left to tell. Blocks."""
     import trio

@@ -20,6 +20,9 @@ from agentwrap.gateway.reach import reach_of
 from agentwrap.launching.options import RunOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentwrap.gateway.process import Loading
     from agentwrap.gateway.serve import Ports, Settings
     from agentwrap.tracing.wire import FrameReader
 
@@ -27,6 +30,7 @@ Tier = Literal["wall", "guard"]
 _READY_S = 20.0
 _CHANNEL_BYTES = 4 << 20
 _NAMESPACES = ("user", "net", "mnt")
+_PUBLISHED = "published:"
 
 
 def wanted(options: RunOptions) -> bool:
@@ -188,42 +192,22 @@ def _lost(at_ns: int) -> Gap:
     )
 
 
-def start(
-    options: RunOptions, now: Callable[[], int], connector: Connector | None, *, attended: bool
-) -> StartedGateway:
-    """Start the gateway: behind the connector's namespace, or, without one, on the machine's own loopback.
-
-    Before any thread, before the tracer is forked. Raises AgentwrapError for a published port that is taken.
-    """
+def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loading":
+    """Fork the gateway, which loads what it needs while its namespace is made. Before any thread."""
     from agentwrap.gateway import process
 
     reach = reach_of(*(layer.policy for layer in options.layers))
-    published = _published(options)
-    tier: Tier = "guard" if connector is None else "wall"
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    callers, heard = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    for end in (ours, theirs, callers, heard):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHANNEL_BYTES)
-    inside = _loopback_ports() if connector is None else _sockets_of(connector)
 
-    def build() -> "tuple[Ports, Settings]":
+    def build(sockets: "Mapping[str, socket.socket]") -> "tuple[Ports, Settings]":
         from agentwrap.gateway.serve import Ports, Settings
 
-        ports = Ports(
-            tcp=inside["tcp"],
-            udp4=inside.get("udp4"),
-            udp6=inside.get("udp6"),
-            diag=inside.get("diag"),
-            nflog=inside.get("nflog"),
-            nft=inside.get("nft"),
-            callers=heard,
-            supervisor=theirs,
-            published=published,
-            connector=connector.sockets if connector is not None else None,
+        published = tuple(
+            (sock, int(name.rpartition(":")[2])) for name, sock in sockets.items() if name.startswith(_PUBLISHED)
         )
+        named = {name: sock for name, sock in sockets.items() if not name.startswith(_PUBLISHED)}
         settings = Settings(
             layers=options.layers,
-            tier=tier,
+            tier="wall" if "connector" in sockets else "guard",
             closed=options.network == "none",
             host_ports=None if reach.every_host_port else reach.host_ports,
             now=now,
@@ -232,12 +216,30 @@ def start(
             ask_timeout_s=options.ask_timeout_s,
             unattended=not attended,
         )
-        return ports, settings
+        return Ports(published=published, **named), settings
 
-    pid = process.start(build, theirs, (ours, callers))
+    return process.fork(build)
+
+
+def start(loading: "Loading", options: RunOptions, connector: Connector | None) -> StartedGateway:
+    """Give the gateway its place: behind the connector's namespace, or, without one, on the machine's own loopback.
+
+    Before any thread, before the tracer is forked. Raises AgentwrapError for a published port that is taken.
+    """
+    published = _published(options)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    callers, heard = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in (ours, theirs, callers, heard):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHANNEL_BYTES)
+    inside = _loopback_ports() if connector is None else _sockets_of(connector)
+    given = {"supervisor": theirs, "callers": heard, **inside}
+    given |= {f"{_PUBLISHED}{number}:{inner}": listener for number, (listener, inner) in enumerate(published)}
+    if connector is not None:
+        given["connector"] = connector.sockets
+    loading.give(given)
     theirs.close()
     heard.close()
-    gateway = StartedGateway(tier, pid, ours, callers)
+    gateway = StartedGateway("guard" if connector is None else "wall", loading.pid, ours, callers)
     if connector is None:
         gateway.guard_ports = GuardPorts(inside["tcp"].getsockname()[1], inside["udp4"].getsockname()[1])
     gateway.inside = [*inside.values(), *(listener for listener, _inner in published)]

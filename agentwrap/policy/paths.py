@@ -96,7 +96,7 @@ def parse_pattern(text: str, places: Places) -> PathPattern:
     literal = not _WILD.search(_QUOTED.sub("", tail))
     # A folder called `[x]` is meant as it is written.
     expanded = (base + _QUOTED.sub(r"\1", tail) if literal else _escaped(base) + tail) or "/"
-    if not literal:
+    if "[" in tail and not literal:  # the only thing in a pattern that may be wrong
         compiled(expanded)
     return PathPattern(text, expanded, literal, head + tail)
 

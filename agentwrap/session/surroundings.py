@@ -15,6 +15,7 @@ from agentwrap.launching.options import RunOptions
 
 if TYPE_CHECKING:
     from agentwrap.gateway.connector import Connector, Refusal
+    from agentwrap.gateway.process import Loading
     from agentwrap.gateway.started import StartedGateway
     from agentwrap.launching.enforcement import EnforcementPlan
 
@@ -87,9 +88,7 @@ class Surroundings:
         refusal = self.refusal
         detail = f"{refusal.step}: {refusal.detail}" if refusal is not None else ""
         could_hide = "connections that the policy denies: nothing stops them"
-        return [
-            Gap(at_ns=0, what="connect", cause="no-wall", could_hide=could_hide, from_ns=0, detail=detail.encode())
-        ]
+        return [Gap(at_ns=0, what="connect", cause="no-wall", could_hide=could_hide, from_ns=0, detail=detail.encode())]
 
     def close(self) -> str:
         """The tree is gone: end what stands. Returns what went wrong with it, in words."""
@@ -115,13 +114,25 @@ def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> 
     if not options.layers and not options.publish and options.network in ("auto", "host"):
         return Surroundings()  # nothing to load for a run that is only watched
     from agentwrap.gateway import started
+
+    if not started.wanted(options):
+        return _stand(options, None)
+    loading = started.load(options, now, attended=attended)
+    try:
+        return _stand(options, loading)
+    except BaseException:
+        loading.end()
+        raise
+
+
+def _stand(options: RunOptions, loading: "Loading | None") -> Surroundings:
+    from agentwrap.gateway import started
     from agentwrap.gateway.connector import Connector
 
-    wants_network = started.wanted(options)
     wall = _plan(options, "wall") if options.layers else None
-    if not wants_network and not (wall is not None and wall.mounts):
+    if loading is None and not (wall is not None and wall.mounts):
         return Surroundings(plan=_plan(options, "none") if options.layers else None)
-    made = _connector(options, wall, network=wants_network)
+    made = _connector(options, wall, network=loading is not None)
     standing = Surroundings(plan=wall)
     if isinstance(made, Connector):
         standing.connector = made
@@ -131,9 +142,9 @@ def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> 
         standing.refusal = made
         standing.plan = _plan(options, "guard") if options.layers else None
     try:
-        if wants_network:
+        if loading is not None:
             standing.tier = "wall" if standing.connector is not None else "guard"
-            standing.gateway = started.start(options, now, standing.connector, attended=attended)
+            standing.gateway = started.start(loading, options, standing.connector)
     except BaseException:
         standing.abandon()
         raise
