@@ -143,7 +143,7 @@ def fix(standing: Standing) -> str:
     if standing.filter_refused == "ENOSYS" or standing.notify_refused == "ENOSYS":
         return "this sandbox has no seccomp: run with the runc runtime, or go on with --best-effort"
     if standing.memory_refused:
-        return "sysctl kernel.yama.ptrace_scope=1, or go on with --best-effort"
+        return "sysctl kernel.yama.ptrace_scope=1 (from 3 only by a restart), or go on with --best-effort"
     if standing.ptrace_refused:
         return "allow ptrace (docker run --cap-add SYS_PTRACE), or go on with --best-effort"
     return "agentwrap doctor"

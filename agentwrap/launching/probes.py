@@ -60,6 +60,7 @@ class Probe:
 
 CONTAINER_FIX = "allow it in the container's seccomp profile (Docker: `--security-opt seccomp=FILE`)"
 YAMA_FIX = "`sysctl kernel.yama.ptrace_scope=1`, or run as root"
+YAMA_3_FIX = "a restart with `kernel.yama.ptrace_scope=1`: 3 is not taken back before"
 
 
 def seccomp_filter() -> Probe:
@@ -170,7 +171,9 @@ def _attach_fix() -> str:
     if status_field("TracerPid") not in ("", "0"):
         return "a tracer has this process already: run outside the debugger or agentwrap above us"
     scope = yama_scope()
-    return YAMA_FIX if scope is not None and scope > 1 else "`--cap-add SYS_PTRACE`, or a profile that allows ptrace"
+    if scope == 3:
+        return YAMA_3_FIX
+    return YAMA_FIX if scope == 2 else "`--cap-add SYS_PTRACE`, or a profile that allows ptrace"
 
 
 def seccomp_trace() -> Probe:
@@ -219,7 +222,9 @@ def yama() -> Probe:
         3: "3: nobody, until the next boot",
     }.get(scope, str(scope))
     hindered = scope == 3 or (scope == 2 and not has_capability(19))
-    return Probe("yama", not hindered, words, YAMA_FIX if hindered else "", weight="fact")
+    return Probe(
+        "yama", not hindered, words, ("" if not hindered else YAMA_3_FIX if scope == 3 else YAMA_FIX), weight="fact"
+    )
 
 
 def has_capability(bit: int) -> bool:
