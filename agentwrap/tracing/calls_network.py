@@ -1,5 +1,6 @@
 """System calls about sockets, as a witness: what was asked for, read once, before the kernel answers."""
 
+import ctypes
 import os
 import socket
 from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from agentwrap.tracing.judged_sockets import SocketQuestions
 
 Arguments = tuple[int, ...]
+_libc = ctypes.CDLL(None, use_errno=True)
 _QUERY_BYTES = 512
 _TRANSPORTS: dict[int, Transport] = {
     socket.SOCK_STREAM: "tcp",
@@ -40,12 +42,9 @@ _SOCKETCALLS |= {1: ("socket", 3), 8: ("socketpair", 4)}
 
 def _pidfd_getfd(pid: int, descriptor: int) -> int:
     """A duplicate of another process's descriptor (pidfd_getfd(2)). Raises OSError."""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
     handle = os.pidfd_open(pid)
     try:
-        result = int(libc.syscall(438, handle, descriptor, 0))
+        result = int(_libc.syscall(438, handle, descriptor, 0))
     finally:
         os.close(handle)
     if result < 0:
