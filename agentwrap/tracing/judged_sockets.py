@@ -16,8 +16,9 @@ from agentwrap.tracing.tracee import AT_FDCWD, locate
 MSG_FASTOPEN = 0x20000000
 _MAX_OWN = 10_000
 _KIND = 0xF  # SOCK_TYPE_MASK (linux/net.h)
-_FAMILIES = {int(value): name[3:].lower() for name, value in vars(socket).items() if name.startswith("AF_")}
-_ASKED_BY_NAME = frozenset({"unix", "inet", "inet6", "netlink", "vsock", "packet"})
+# By name: AF_ROUTE is the same number as AF_NETLINK.
+_ASKED_BY_NAME = ("unix", "inet", "inet6", "netlink", "vsock", "packet")
+_FAMILIES = {int(getattr(socket, f"AF_{name.upper()}")): name for name in _ASKED_BY_NAME}
 
 
 class SocketQuestions:
@@ -74,7 +75,7 @@ class SocketQuestions:
         name = _FAMILIES.get(family & 0xFFFFFFFF, "other")
         if name in ("inet", "inet6"):
             return self._judge.raw_socket(process, name, call) if kind & _KIND == socket.SOCK_RAW else 0
-        refused = self._judge.family(process, name if name in _ASKED_BY_NAME else "other", call)
+        refused = self._judge.family(process, name, call)
         return errno.EAFNOSUPPORT if refused else 0
 
     def sending(self, process: Process, address: Address | None, flags: int, call: str) -> int:

@@ -72,7 +72,8 @@ class Ran:
         return {(row.subject, self.program(row)) for row in self.of(*kinds, verdict="deny")}
 
     def whole(self) -> None:
-        """No gap, and no row about the network without its process."""
+        """No gap, nothing refused but hosts, and no row about the network without its process."""
+        assert [(row.subject, row.data.get("rule")) for row in self.of("act.denied")] == []
         assert [(row.data["cause"], row.data.get("detail")) for row in self.of("gap")] == []
         assert [row for row in self.of("net.decision", "dns.query") if not (row.span.startswith("p") and row.pid)] == []
 

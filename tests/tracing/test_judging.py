@@ -1,6 +1,7 @@
 import errno
 import os
 import signal
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from agentwrap.policy.rules import Rule
 from agentwrap.tracing.files.settings import Place
 from agentwrap.tracing.judged_calls import JudgedCalls
 from agentwrap.tracing.judged_files import FileQuestions
+from agentwrap.tracing.judged_sockets import SocketQuestions
 from agentwrap.tracing.judging import StopJudge, descends
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.tracee import Memory
@@ -23,6 +25,10 @@ from tests.policy_texts import PLACES, policy
 CLOSED = '[files.write]\ndefault = "deny"\nallow = ["$CWD/**"]\n'
 OPEN = '[files.write]\ndefault = "allow"\n'
 OWN, OTHER = 4242, 77
+FAMILIES = {
+    "unix": socket.AF_UNIX, "netlink": socket.AF_NETLINK, "vsock": socket.AF_VSOCK, "packet": socket.AF_PACKET,
+    "alg": socket.AF_ALG,
+}  # fmt: skip
 
 
 class Court:
@@ -157,6 +163,18 @@ def test_sockets_programs_and_families() -> None:
     assert judge.family(process, "inet", "socket") == 0
     assert judge.fast_open(process, b"host:1", "sendto") == errno.EOPNOTSUPP
     assert [event.act for event in court.told] == ["unix", "unix", "exec", "family", "call"]
+
+
+def test_families_are_asked_by_their_names() -> None:
+    """On Linux AF_ROUTE is another word for AF_NETLINK, which every lookup of a name uses."""
+    court = Court(OPEN)
+    sockets = SocketQuestions(court.judge, court.files)
+    made = {name: sockets.making(court.process, number, socket.SOCK_RAW, "socket") for name, number in FAMILIES.items()}
+    refused = {"vsock", "packet", "alg"}
+    assert {name for name, number in made.items() if number == errno.EAFNOSUPPORT} == refused
+    assert made["netlink"] == made["unix"] == 0
+    assert [event.target for event in court.told] == [b"vsock", b"packet", b"other"]
+
 
 
 def test_signals_and_reaching_stay_inside_of_the_run() -> None:
