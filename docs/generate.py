@@ -77,7 +77,9 @@ def _policy_page() -> Iterator[str]:
     yield from (f"- `{name}`: {why}" for name, why in keys.PLANNED.items())
     yield "\n## What is refused by default\n"
     yield "In the modes `ask` and `enforce`, also where the default is `allow`. An entry of `files.write.allow` without"
-    yield "wildcards that names the very path lifts it; for a socket, an entry of `network.unix`.\n"
+    yield "wildcards that names the very path lifts it; for a socket, an entry of `network.unix`. What lies in"
+    yield "a `.git` that the run made itself (`git init`, `git clone`) is not refused:"
+    yield "[Repositories](../howto/protect-files.md#repositories).\n"
     yield "| rule | paths | why |\n|---|---|---|"
     for group in (*defaults.WRITES, defaults.WAYS_OUT):
         paths = " ".join(f"`{path}`" for path in group.paths)

@@ -15,6 +15,7 @@ from agentwrap.policy.defaults import NAME_SERVICE_CACHE
 from agentwrap.policy.hosts import HostError, parse_host, special
 from agentwrap.policy.paths import Places
 from agentwrap.policy.questions import Connect, Exec, Family, Lookup, Question, Read, Unix, Write
+from agentwrap.policy.repositories import OwnRepositories
 from agentwrap.policy.suggest import Asked
 from agentwrap.recording.foreign import to_bytes
 from agentwrap.recording.places import key_paths, own_paths
@@ -135,11 +136,12 @@ def _hidden(question: Question) -> bool:
 class _Inner:
     """Where something of the run itself listened, and which name servers were asked names that were read.
 
-    `walled`: a gateway tells what left the machine.
+    `walled`: a gateway tells what left the machine. `repositories`: what the rows until now say was made in the run.
     """
 
     def __init__(self, recording: Recording) -> None:
         self.walled = is_walled(recording)
+        self.repositories = OwnRepositories()
         self.ports: set[int] = set()
         self.paths: set[str] = set()
         self.read_servers: set[str] = set()
@@ -211,9 +213,7 @@ def _questions(row: Row, inner: _Inner) -> Iterator[Question | str]:
     elif row.kind == "file.read":
         yield Read(_text(data.get("path")))
     elif data.get("klass") != "stdio":  # what the caller redirected output to is the caller's choice
-        folder = row.kind == "file.directory"
-        tree = (row.kind == "file.rename" and data.get("type") == "directory") or data.get("link") == "symbolic"
-        yield from (Write(path, folder, tree) for path in _written(row.kind, data))
+        yield from _changed(row.kind, data, inner.repositories)
 
 
 def _judged(kind: str, data: Mapping[str, Any]) -> Iterator[Question | str]:
@@ -231,6 +231,25 @@ def _judged(kind: str, data: Mapping[str, Any]) -> Iterator[Question | str]:
         yield Connect(host, port, "udp") if data.get("transport", "udp") == "udp" else Family("raw")
     else:
         yield Connect(host, port, address="" if address == host else address)
+
+
+def _changed(kind: str, data: Mapping[str, Any], own: OwnRepositories) -> Iterator[Question]:
+    """What a row changed; as at the stop, a repository's first sign of life makes it the run's own."""
+    folder, change = kind == "file.directory", data.get("change")
+    moved = kind == "file.rename" and data.get("type") == "directory"
+    for path in _written(kind, data):
+        # A file `.git` says where a repository is (gitrepository-layout(5)).
+        pointer = not folder and path.endswith("/.git") and (change != "create" or not own.may_come(path))
+        tree = moved or pointer or data.get("link") == "symbolic"
+        yield Write(path, folder, tree, path in own)
+    path, target = _text(data.get("path")), _text(data.get("target"))
+    if moved:
+        own.moved(path, away=True)
+        own.moved(target, away=bool(data.get("exchange")))
+    elif change == "create" and kind in ("file.directory", "file.edit"):
+        own.came(path)
+    elif change in ("remove", "delete"):
+        own.went(path)
 
 
 def _written(kind: str, data: Mapping[str, Any]) -> list[str]:

@@ -242,7 +242,9 @@ def _write(policy: Policy, question: Write) -> Answer:
     if (named := policy.write.allow.literal.get(path)) is not None:
         return Answer("allow", named.rule)
     if policy.mode != "observe" and "files.write" not in policy.silent and not question.folder:
-        protected = defaults.protected_write(path, policy.places, tree=question.tree)
+        protected = defaults.protected_write(
+            path, policy.places, tree=question.tree, own_repository=question.own_repository
+        )
         if protected is not None:
             change = f"add `{portable(path, policy.places)}`, without wildcards, to files.write.allow of {policy.file}"
             if policy.file == COMMAND_LINE:

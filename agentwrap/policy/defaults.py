@@ -25,6 +25,7 @@ WRITES = (
     Protected(
         "git-hooks",
         ("**/.git/hooks/**", "**/.git/config", "**/.git/config.worktree", "**/.git/modules/**/hooks/**",
+         "**/.git/modules/**/config", "**/.git/worktrees/*/config.worktree",
          "**/.husky/**", "**/.githooks/**", "~/.gitconfig", "~/.config/git/**", "/etc/gitconfig"),
         "git runs hooks, and commands its configuration names, when somebody commits, pulls or only looks",
         but=(".sample",),
@@ -86,6 +87,11 @@ class Guarded(msgspec.Struct, frozen=True):
     pattern: PathPattern
     order: int
 
+    @property
+    def in_repository(self) -> bool:
+        """Whether it is about what lies in a `.git`."""
+        return self.pattern.text.startswith("**/.git/")
+
 
 @lru_cache(maxsize=16)
 def _patterns(places: Places, *groups: Protected) -> tuple[Guarded, ...]:
@@ -103,20 +109,25 @@ def _by_name(places: Places) -> dict[str, list[Guarded]]:
     return found
 
 
-def protected_write(path: str, places: Places, *, tree: bool = False) -> Protected | None:
-    """The entry that protects a path in normal form, if any; with `tree` also what could lie below it."""
+def protected_write(path: str, places: Places, *, tree: bool = False, own_repository: bool = False) -> Protected | None:
+    """The entry that protects a path in normal form, if any; with `tree` also what could lie below it.
+
+    In a repository that the run made itself what protects others does not apply: it starts nothing of anybody's.
+    """
     by_name = _by_name(places)
     names = by_name.keys() & path.split("/")
-    if tree and (below := _protected_below(path, places)) is not None:
+    if tree and (below := _protected_below(path, places, own_repository)) is not None:
         return below
     for guarded in sorted((one for name in names for one in by_name[name]), key=lambda one: one.order):
+        if own_repository and guarded.in_repository:
+            continue
         if guarded.pattern.fits(path) and not path.endswith(guarded.of.but or ("\0",)):
             return guarded.of
     return None
 
 
-def _protected_below(path: str, places: Places) -> Protected | None:
-    every = _patterns(places, *WRITES)
+def _protected_below(path: str, places: Places, own_repository: bool) -> Protected | None:
+    every = (one for one in _patterns(places, *WRITES) if not (own_repository and one.in_repository))
     return next((guarded.of for guarded in every if guarded.pattern.may_lie_below(path)), None)
 
 

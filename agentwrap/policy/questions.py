@@ -60,12 +60,14 @@ class Write(msgspec.Struct, frozen=True):
     """A change of what stands under a name: content, name, mode, owner, link, folder.
 
     `folder`: an empty folder is made there or removed, which by itself runs nothing later. `tree`: what comes or goes
-    under that name may hold anything: a folder that is moved, a symbolic link.
+    under that name may hold anything: a folder that is moved, a symbolic link. `own_repository`: it is, or lies in, a
+    `.git` that the run made itself (`policy.repositories`).
     """
 
     path: str
     folder: bool = False
     tree: bool = False
+    own_repository: bool = False
 
     def __str__(self) -> str:
         return f"write {self.path}"

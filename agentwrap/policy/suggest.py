@@ -263,7 +263,8 @@ def _protected(path: str, question: Question, places: Places) -> bool:
     """Whether a change needs the very name in the list."""
     if not isinstance(question, Write) or question.folder:
         return False
-    return defaults.protected_write(path, places, tree=question.tree) is not None
+    own = question.own_repository
+    return defaults.protected_write(path, places, tree=question.tree, own_repository=own) is not None
 
 
 def _crowds(single: list[tuple[str, Asked]], folders: dict[str, Entry], places: Places) -> None:

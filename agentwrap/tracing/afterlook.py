@@ -17,6 +17,7 @@ from agentwrap.launching.enforcement import EnforcementPlan, closed_now
 from agentwrap.launching.survey import Survey, join
 from agentwrap.policy.layers import Layer
 from agentwrap.policy.questions import Write
+from agentwrap.policy.repositories import repository_of
 
 _TYPES: dict[int, FileType] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
@@ -31,12 +32,18 @@ class AfterLook:
         self._layers = layers
         self._began_ns = time.time_ns() - _COARSE_NS
         self._plan = plan
+        # A repository that was there has a configuration, which is closed; one that has come since is the run's own.
+        self._repositories = {repository_of(path) for path in plan.closed}
         self._before, self._all = self._states(path for path in plan.closed if not self._is_mounted(path))
 
     def _is_mounted(self, path: str) -> bool:
         """Nothing of the run changes it: what has changed is somebody else's doing."""
         holding = self._plan.holdings.get(path)
         return holding is not None and holding.mechanism == "mount"
+
+    def _is_own(self, path: str) -> bool:
+        repository = repository_of(path)
+        return bool(repository) and repository not in self._repositories
 
     def _states(self, paths: Iterable[str]) -> tuple[dict[str, FileState], bool]:
         """What stands under the names there, and whether there were few enough to look at all of them."""
@@ -51,6 +58,7 @@ class AfterLook:
         now, all_of_them = self._states(path for path in closed if not self._is_mounted(path))
         # A name that was not looked at before is no new one.
         new = [path for path in now if self._all and all_of_them and _changed_ns(path) >= self._began_ns]
+        new = [path for path in new if survey.ask(Write(path, own_repository=self._is_own(path))).verdict != "allow"]
         for path in dict.fromkeys((*self._before, *new)):
             before, after = self._before.get(path), now.get(path) or _state(path)
             if before != after:

@@ -21,6 +21,7 @@ from agentwrap.tracing.tracee import descriptor_meant, locate_descriptor
 _O_TMPFILE_ONLY = os.O_TMPFILE & ~os.O_DIRECTORY
 _MAX_SCRIPTS = 4  # binfmt_script(5): as deep as interpreters of interpreters go
 _SCRIPT_BYTES = 256
+_REMOVING = ("unlink", "unlinkat", "rmdir")
 
 
 class Named(NamedTuple):
@@ -36,8 +37,15 @@ class Named(NamedTuple):
 
     @property
     def is_tree(self) -> bool:
-        """Whether anything may lie below it, as far as names go."""
-        return self.there is not None and stat.S_IFMT(self.there.st_mode) in (stat.S_IFDIR, stat.S_IFLNK)
+        """Whether anything may lie below it, as far as names go. A file `.git` says where the repository is."""
+        if self.there is None:
+            return False
+        return stat.S_IFMT(self.there.st_mode) in (stat.S_IFDIR, stat.S_IFLNK) or self.is_pointer
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether it is, by name and kind, the file of a worktree or a submodule (gitrepository-layout(5))."""
+        return self.there is not None and stat.S_ISREG(self.there.st_mode) and self.path.endswith(b"/.git")
 
 
 class FileQuestions:
@@ -46,6 +54,7 @@ class FileQuestions:
     def __init__(self, judge: StopJudge) -> None:
         self._judge = judge
         self._names = MountNames(judge.folders)
+        self._repositories = judge.repositories
 
     def named(self, process: Process, tid: int, place: Place) -> Named | None:
         """The machine's name of a place; None for one on a file system of a sandbox's own."""
@@ -63,8 +72,12 @@ class FileQuestions:
         named = self.named(process, tid, place)
         if named is None:
             return 0
-        answer = self._judge.refusal_to_write(named.path, folder=folder)
-        return self._refuse(process, "write", named.path, call, answer) if named.there is not None else 0
+        answer = self._judge.refusal_to_write(named.path, folder=folder, tree=named.is_pointer)
+        if named.there is None:
+            return 0
+        if answer is None and call in _REMOVING:
+            self._repositories.went(os.fsdecode(named.path))
+        return self._refuse(process, "write", named.path, call, answer)
 
     def making(
         self,
@@ -83,7 +96,10 @@ class FileQuestions:
             return 0
         if device:
             return self._judge.device_node(process, named.path, call)
+        tree = tree or (not folder and self._is_pointer(named))
         answer = self._judge.refusal_to_write(named.path, folder=folder, tree=tree)
+        if answer is None and folder:
+            self._repositories.came(os.fsdecode(named.path))
         return self._refuse(process, "write", named.path, call, answer)
 
     def moving(self, process: Process, tid: int, call: str, old: Place, new: Place, *, stays: bool = False) -> int:
@@ -93,17 +109,27 @@ class FileQuestions:
             return 0
         tree = source is None or source.is_tree
         if source is not None:
-            refusal = self._judge.refusal_to_write(source.path, tree=tree)
+            refusal = self._judge.refusal_to_write(source.path, tree=tree) or self._holds_repository(source, old)
             if refusal is not None:
                 return self._refuse(process, "write", source.path, call, refusal)
             refusal = self._judge.refusal_to_move(source.path)
             if refusal is not None:
                 return self._refuse(process, "read", source.path, call, refusal)
         if target is not None:
-            tree = tree or target.is_tree
+            tree = tree or target.is_tree or self._is_pointer(target)
             answer = self._judge.refusal_to_write(target.path, tree=tree)
-            return self._refuse(process, "write", target.path, call, answer)
+            if answer is not None:
+                return self._refuse(process, "write", target.path, call, answer)
+        for name, away in ((source, True), (target, target is not None and target.is_tree)):
+            if name is not None and tree and not stays:
+                self._repositories.moved(os.fsdecode(name.path), away=away)
         return 0
+
+    def _holds_repository(self, named: Named, place: Place) -> Answer | None:
+        """Why a folder may not move: who took a repository away could put another one in its place."""
+        if not named.is_folder or not os.path.lexists(place.host + b"/.git"):
+            return None
+        return self._judge.refusal_to_write(named.path + b"/.git", tree=True)
 
     def opening(self, process: Process, tid: int, call: str, place: Place, flags: int) -> int:
         """A file is opened (open(2)); a last link is followed where the kernel follows it."""
@@ -126,13 +152,21 @@ class FileQuestions:
         if access != os.O_RDONLY or flags & os.O_TRUNC or not exists:
             if named.is_folder:
                 return 0  # EISDIR
-            answer = self._judge.refusal_to_write(named.path)
+            answer = self._judge.refusal_to_write(named.path, tree=self._is_pointer(named))
             if answer is not None:
                 return self._refuse(process, "write", named.path, call, answer)
+            if not exists:
+                self._repositories.came(os.fsdecode(named.path))
         if access != os.O_WRONLY and exists and self._judge.plan.reads:
             answer = self._judge.refusal_to_read(named.path, folder=named.is_folder)
             return self._refuse(process, "read", named.path, call, answer)
         return 0
+
+    def _is_pointer(self, named: Named) -> bool:
+        """A file `.git` that is there, or would come where one was: it says which repository's hooks count."""
+        if named.there is not None or not named.path.endswith(b"/.git"):
+            return named.is_pointer
+        return not self._repositories.may_come(os.fsdecode(named.path))
 
     def attributes(self, process: Process, tid: int, call: str, place: Place, *, follows: bool) -> int:
         """Mode, owner or extended attributes of what stands there are changed."""

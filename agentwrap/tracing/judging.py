@@ -19,6 +19,7 @@ from agentwrap.launching.enforcement import EnforcementPlan
 from agentwrap.policy.defaults import is_device
 from agentwrap.policy.layers import Layer, decide_layers, mode_of
 from agentwrap.policy.questions import Answer, Exec, Family, Question, Read, Unix, Write
+from agentwrap.policy.repositories import OwnRepositories
 from agentwrap.policy.rules import Rule
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.repeats import Repeats
@@ -56,6 +57,7 @@ class StopJudge:
         self._lock = threading.Lock()
         self._repeats = Repeats(sink)
         self._answers: dict[Question, Answer] = {}
+        self.repositories = OwnRepositories()
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -107,7 +109,7 @@ class StopJudge:
             if self._is_its_own(name):
                 return None
             return Answer("deny", Rule("built-in.reach"), _ABOUT_OTHERS, "nothing in a policy")
-        answer = self._ask(Write(name, folder, tree))
+        answer = self._ask(Write(name, folder, tree, name in self.repositories))
         if answer.verdict != "allow":
             return answer
         return None if answer.rule.where == "built-in.device" else self._held(name, "closed")
