@@ -111,32 +111,34 @@ def tls(listener: socket.socket, folder: Path, *names: str, protocols: tuple[str
 
 
 def certificate(folder: Path, names: tuple[str, ...]) -> tuple[Path, Path]:
-    """A self-signed certificate for the names, in `folder`/ca.pem, and its key."""
+    """A certificate for the names, of an authority of its own, and its key. `folder`/ca.pem is the authority's."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
     start = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + dt.timedelta(days=30))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(one) for one in names]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    public, private = folder / "ca.pem", folder / "key.pem"
-    public.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    above = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority of a test")])
+    own = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
+    above_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+
+    def signed(subject: x509.Name, public: ec.EllipticCurvePublicKey, *more: tuple[x509.ExtensionType, bool]) -> bytes:
+        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(above).public_key(public)
+        builder = builder.serial_number(x509.random_serial_number()).not_valid_before(start)
+        builder = builder.not_valid_after(start + dt.timedelta(days=30))
+        for extension, critical in more:
+            builder = builder.add_extension(extension, critical=critical)
+        return builder.sign(above_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    limits = x509.BasicConstraints(ca=True, path_length=None), True
+    alternatives = x509.SubjectAlternativeName([x509.DNSName(one) for one in names]), False
+    no_authority = x509.BasicConstraints(ca=False, path_length=None), True
+    trusted, public, private = folder / "ca.pem", folder / "cert.pem", folder / "key.pem"
+    trusted.write_bytes(signed(above, above_key.public_key(), limits))
+    public.write_bytes(signed(own, key.public_key(), alternatives, no_authority))
     private.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
-    public.chmod(0o644)
+    trusted.chmod(0o644)
     return public, private
 
 

@@ -125,7 +125,7 @@ def serve_http2(place: Place) -> None:
     need("node")
     listener = place.net.listen("192.0.2.3", 443)
     (place.folder / "body").write_bytes(sites.BODY)
-    files = [str(place.folder / name) for name in ("key.pem", "ca.pem", "body")]
+    files = [str(place.folder / name) for name in ("key.pem", "cert.pem", "body")]
     with listener:
         descriptor = listener.fileno()
         place.helper("node", "-e", programs.NODE_SERVER, str(descriptor), *files, pass_fds=(descriptor,))

@@ -137,7 +137,7 @@ def test_grpc(place: Place, tier: str) -> None:
     programs.need_modules("grpc")
     sites.context(place.folder, "http2.example")
     folder = place.folder
-    place.helper(sys.executable, "-c", GRPC_SERVER, str(folder / "key.pem"), str(folder / "ca.pem"))
+    place.helper(sys.executable, "-c", GRPC_SERVER, str(folder / "key.pem"), str(folder / "cert.pem"))
     targets = ["http2.example:50052", "http2.example:50051", "denied.example:443", f"{DENIED}:80"]
     ran = python(place, tier, GRPC_CLIENT, *targets)
     assert ran.out.decode().splitlines() == ["ONE [1, 100000]", "ONE [1, 100000]", "UNAVAILABLE", "UNAVAILABLE"]

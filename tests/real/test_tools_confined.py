@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from real import sites
+from real import client_programs, sites
 from real.confined import DENIED, PYTHON, TIERS, Place, Ran
 from real.programs import need
 
@@ -120,24 +120,30 @@ def test_git_over_ssh(place: Place, tier: str) -> None:
     refused_to(place, ran, "ssh", f"{DENIED}:22")
 
 
-def test_pip(place: Place, site: sites.Site, tier: str) -> None:
+PIP = (sys.executable, "-m", "pip", "-q", "--isolated", "--disable-pip-version-check", "install", "--no-cache-dir",
+       "--retries", "0", "--cert", "../ca.pem", "--index-url")  # fmt: skip
+UV = (sys.executable, "-m", "uv", "pip", "install", "-q", "--no-cache", "--python", sys.executable, "--default-index")
+
+
+@pytest.mark.parametrize("client", ["pip", "uv"])
+def test_a_package_from_an_index(place: Place, site: sites.Site, client: str, tier: str) -> None:
+    """pip is Python's TLS, uv is Rust's."""
+    command, program = (PIP, PYTHON) if client == "pip" else (UV, "uv")
+    client_programs.need_modules(client)
     sites.pip_index(site, "walledpackage", "VALUE = 42\n")
-    install = [sys.executable, "-m", "pip", "-q", "--isolated", "--disable-pip-version-check", "install"]
-    install += ["--no-cache-dir", "--retries", "0", "--cert", str(place.folder / "ca.pem"), "--target"]
-    hosts = {"allowed.example": "site", "denied.example": "nowhere", DENIED: "nowhere"}
+    targets = {"allowed.example": "here", "denied.example": "nowhere", DENIED: "nowhere"}
+    used = "import sys; sys.path.insert(0, 'here'); import walledpackage; sys.exit(walledpackage.VALUE - 42)"
     ran = place.run(
         script(
-            *(
-                [*install, target, "--index-url", f"https://{host}/simple/", "walledpackage"]
-                for host, target in hosts.items()
-            ),
-            [sys.executable, "-c", "import sys; sys.path.insert(0, 'site'); import walledpackage as it; it.VALUE / 42"],
+            *([*command, f"https://{host}/simple/", "--target", to, "walledpackage"] for host, to in targets.items()),
+            [sys.executable, "-c", used],
         ),
         tier,
-        env=place.trusting(),
+        env=place.trusting(UV_HTTP_RETRIES="0"),
     )
-    assert ended(ran) == [0, 1, 1, 0], ran.err
-    refused_to(place, ran, PYTHON, f"{DENIED}:443")
+    status = 1 if client == "pip" else 2
+    assert ended(ran) == [0, status, status, 0], ran.err
+    refused_to(place, ran, program, f"{DENIED}:443")
 
 
 def test_npm(place: Place, site: sites.Site, tier: str) -> None:
