@@ -13,6 +13,7 @@ from agentwrap.events.egress import Act
 from agentwrap.policy.questions import Answer
 from agentwrap.tracing.files.places import follow
 from agentwrap.tracing.files.settings import Place
+from agentwrap.tracing.files.tracker import UNNAMED
 from agentwrap.tracing.judging import StopJudge
 from agentwrap.tracing.mount_names import MountNames
 from agentwrap.tracing.processes import Process
@@ -136,7 +137,7 @@ class FileQuestions:
         if flags & os.O_PATH:
             return 0
         if flags & _O_TMPFILE_ONLY:
-            return self.making(process, tid, call, _in(place, b"(unnamed)"))
+            return self.making(process, tid, call, _in(_followed(process, place, tid) or place, UNNAMED))
         if not flags & os.O_NOFOLLOW and not (flags & os.O_CREAT and flags & os.O_EXCL):
             followed = _followed(process, place, tid)
             if followed is None:

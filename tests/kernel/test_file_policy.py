@@ -416,3 +416,27 @@ def test_data_with_the_connection_request_is_refused(tmp_path: Path) -> None:
     run = guarded(tmp_path, OPEN, f"{sys.executable} ../fast.py")
     assert run.stdout == b"95\n"
     assert denied(run) == [("call", "127.0.0.1:9", "seccomp")]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_files_without_a_name_are_allowed_where_they_were_seen(tmp_path: Path, tier: str) -> None:
+    code = (
+        "import os, sys\n"
+        "for folder in sys.argv[1:]:\n"
+        "    try: os.write(os.open(folder, os.O_TMPFILE | os.O_RDWR), b'x'); print('made')\n"
+        "    except OSError as e: print(e.errno)\n"
+    )
+    (tmp_path / "make.py").write_text(code)
+    for name in ("seen", "unseen"):
+        (tmp_path / "work" / name).mkdir(parents=True)
+    script = f"{sys.executable} ../make.py seen; echo x > seen/named"
+    watched = guarded(tmp_path, OPEN, script, tier="guard", mode="observe")
+    assert str(tmp_path / "work" / "seen" / "(unnamed)") in watched.paths("file.edit")
+    words = [*AGENTWRAP, "policy", "suggest", str(watched.recording)]
+    suggested = subprocess.run(words, capture_output=True, text=True, env=environment(tmp_path), check=True).stdout
+    assert '"$CWD/seen/(unnamed)"' in suggested
+    written = suggested[suggested.index("[files.write]") : suggested.index("# Reads")]
+    watched.recording.unlink()
+    again = guarded(tmp_path, written, f"{sys.executable} ../make.py seen unseen .", tier=tier)
+    assert again.stdout.split() == [b"made", b"13", b"13"], again.stderr
+    assert [one[1] for one in denied(again)] == ["work/unseen/(unnamed)", "work/(unnamed)"]

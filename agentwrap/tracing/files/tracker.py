@@ -34,6 +34,12 @@ from agentwrap.tracing.files.sweep import Sweeper
 
 EXCLUSIVE = os.O_CREAT | os.O_EXCL
 O_TMPFILE_ONLY = os.O_TMPFILE & ~os.O_DIRECTORY
+UNNAMED = b"(unnamed)"
+"""What stands for the name of files that have none (open(2), O_TMPFILE)."""
+
+MAX_UNNAMED = 10_000
+"""Folders in which files without a name were made are told once per process; so many are remembered."""
+
 RENAME_NOREPLACE = 1
 RENAME_EXCHANGE = 2
 
@@ -72,6 +78,7 @@ class FileTracker:
         self._more = False
         self._transients: float = MAX_TRANSIENTS
         self._transients_ns = now()
+        self._unnamed: set[tuple[str, bytes]] = set()
 
     @property
     def pending(self) -> bool:
@@ -98,7 +105,8 @@ class FileTracker:
 
     def _opening(self, who: Who, place: Place, flags: int) -> None:
         if flags & O_TMPFILE_ONLY:
-            return  # no name: it appears, if ever, by linking_descriptor
+            self._without_name(who, place)
+            return
         if place.path != place.host or len(place.host) >= PATH_MAX:
             place = self._steady(place)
         if self._claims:
@@ -128,6 +136,20 @@ class FileTracker:
         mine = self._desk.pending.by_pid.get(who.pid)
         if mine is not None and len(mine) > MAX_OPEN_FILES:
             self._sweeper.shed(who.pid)
+
+    def _without_name(self, who: Who, folder: Place) -> None:
+        """A file that appears, if ever, by linking_descriptor: until then only that it is used, and where, is told."""
+        folder = follow(folder, who.tid) or folder
+        path = folder.path.rstrip(b"/") + b"/" + UNNAMED
+        if (who.span, path) in self._unnamed:
+            return
+        klass = self._desk.classify(path)
+        if _no_files_there(klass, path) or os.statvfs(folder.host).f_flag & os.ST_RDONLY:
+            return
+        if len(self._unnamed) < MAX_UNNAMED:
+            self._unnamed.add((who.span, path))
+        report, nothing = self._desk.report, ABSENT.state
+        report.edit(path, klass, nothing, nothing, change="transient", via="remove", span=who.span, pid=who.pid)
 
     def inherited(self, who: Who, fd: int) -> None:
         """A descriptor open for writing that the root process was given from outside."""

@@ -561,8 +561,24 @@ def test_a_file_without_a_name_that_gets_one(bench: Any) -> None:
     os.write(fd, b", and more")
     os.close(fd)
     tool.end()
-    assert bench.told() == [("Edit", "create", "link", "a"), ("Edit", "modify", "write", "a")]
-    assert bench.content(bench.edits[0].after.raw) == b"from nowhere"
+    assert bench.told() == [
+        ("Edit", "transient", "remove", "(unnamed)"),
+        ("Edit", "create", "link", "a"),
+        ("Edit", "modify", "write", "a"),
+    ]
+    assert bench.content(bench.edits[1].after.raw) == b"from nowhere"
+
+
+def test_files_without_a_name_are_told_once_for_each_folder(bench: Any) -> None:
+    tool = bench.process()
+    tool.mkdir("sub")
+    for folder in ("", "sub", "", "sub"):
+        os.close(tool.open(folder, os.O_TMPFILE | os.O_RDWR))
+    tool.end()
+    assert [one for one in bench.told() if one[0] == "Edit"] == [
+        ("Edit", "transient", "remove", "(unnamed)"),
+        ("Edit", "transient", "remove", "sub/(unnamed)"),
+    ]
 
 
 def test_nodes(bench: Any) -> None:
