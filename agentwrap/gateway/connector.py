@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import struct
-from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import TYPE_CHECKING, NoReturn
 
@@ -32,8 +31,7 @@ NAMESPACES = ("user", "net", "mnt")
 _NAMES = ("tcp", "udp4", "udp6", "diag", "nflog", "nft", *NAMESPACES)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorPlan:
+class ConnectorPlan(msgspec.Struct, frozen=True):
     """What the namespaces are to be like.
 
     `network`: whether there is one of the run's own. `open_addresses`: every address may be tried (the gateway judges).
@@ -48,14 +46,13 @@ class ConnectorPlan:
     mounts: "MountPlan | None" = None
 
 
-@dataclass(slots=True)
-class Connector:
+class Connector(msgspec.Struct):
     """The running connector and what it passed out: descriptors by the names of `_NAMES`, and two request channels."""
 
     pid: int
     maps: socket.socket
     sockets: socket.socket
-    descriptors: dict[str, int] = field(default_factory=dict)
+    descriptors: dict[str, int] = msgspec.field(default_factory=dict)
 
     def close_sockets(self) -> None:
         """Close what the gateway alone may hold; the namespaces stay at hand for the child."""

@@ -10,8 +10,9 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
 from agentwrap.events import Gap, Item
@@ -42,16 +43,14 @@ def wanted(options: RunOptions) -> bool:
     return options.network != "host"
 
 
-@dataclass(frozen=True, slots=True)
-class GuardPorts:
+class GuardPorts(msgspec.Struct, frozen=True):
     """Guard tier: where the gateway listens on the loopback that it shares with the agent."""
 
     tcp: int
     dns: int
 
 
-@dataclass(slots=True)
-class StartedGateway:
+class StartedGateway(msgspec.Struct):
     """The run's gateway, from `start` to `close`. `callers`: the tracer's end, to be closed here once it has it."""
 
     tier: Tier
@@ -60,7 +59,7 @@ class StartedGateway:
     callers: socket.socket
     guard_ports: GuardPorts | None = None
     failure: str = ""
-    inside: list[socket.socket] = field(default_factory=list)
+    inside: list[socket.socket] = msgspec.field(default_factory=list)
     _over: bool = False
     _thread: threading.Thread | None = None
 

@@ -19,8 +19,9 @@ import stat
 import struct
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NoReturn
+
+import msgspec
 
 if TYPE_CHECKING:
     from agentwrap.launching.enforcement import LandlockPlan
@@ -33,8 +34,7 @@ _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_LOWER = 24, 47, 3
 MODE_NOTIFY, MODE_TRACE, MODE_EVERY_CALL, MODE_NONE = b"N", b"T", b"S", b"0"
 
 
-@dataclass(frozen=True, slots=True)
-class Enclosure:
+class Enclosure(msgspec.Struct, frozen=True):
     """The namespaces that the child joins: descriptors of the outer user, network (-1: none) and mount namespace.
 
     `maps` is a channel to a process in that user namespace, which gives the child's own its ids; needed for root alone.
@@ -48,8 +48,7 @@ class Enclosure:
     gid: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChildPlan:
+class ChildPlan(msgspec.Struct, frozen=True):
     """Everything the child needs to become the command.
 
     `path` is already looked up; `argv[0]` is what the user typed. `notify_program` is installed with a listener where
@@ -78,8 +77,7 @@ class ChildPlan:
     without: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Launched:
+class Launched(msgspec.Struct, frozen=True):
     """A child that stands before its exec.
 
     `listener` is -1 unless `mode` is MODE_NOTIFY; the errnos say what was refused.

@@ -2,17 +2,17 @@
 
 import errno
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from agentwrap.policy.layers import Layer
 
 Network = Literal["auto", "gateway", "none", "host"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(msgspec.Struct, frozen=True):
     """What the user asked of a run. `environment` is the agent's, complete; `cwd` None: ours.
 
     `layers`: the policies, from flags to system. `publish`: (port of this machine, port of the agent's network).
@@ -47,11 +47,10 @@ class RunOptions:
     ask_timeout_s: float = 300.0
     ask_waits: bool = False
     fail_on_deny: bool = False
-    host_facts: Mapping[str, str] = field(default_factory=dict)
+    host_facts: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct):
     """How a run ended. `status`: wait status of the main command, None if it never ran."""
 
     status: int | None = None

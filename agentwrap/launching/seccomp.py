@@ -6,7 +6,8 @@ Pure. Knows instruction encoding and the layout of `struct seccomp_data`; knows 
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 # linux/seccomp.h
 RET_KILL_PROCESS = 0x80000000
@@ -25,43 +26,37 @@ _OFFSET_NR, _OFFSET_ARCH = 0, 4
 ENOSYS = 38
 
 
-@dataclass(frozen=True, slots=True)
-class Always:
+class Always(msgspec.Struct, frozen=True):
     """The call is reported whatever its arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """The call fails with this errno; nobody is asked."""
 
     errno: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentHas:
+class ArgumentHas(msgspec.Struct, frozen=True):
     """Reported when the low half of argument `index` has any bit of `mask`."""
 
     index: int
     mask: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentNonzero:
+class ArgumentNonzero(msgspec.Struct, frozen=True):
     """Reported when argument `index` (64 bits) is not zero."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentIn:
+class ArgumentIn(msgspec.Struct, frozen=True):
     """Reported when the low half of argument `index` is one of `values`."""
 
     index: int
     values: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OddSocket:
+class OddSocket(msgspec.Struct, frozen=True):
     """socket(2) is reported unless the family is one of `families`, or of `cooked` and the kind is not SOCK_RAW."""
 
     families: tuple[int, ...]
@@ -71,8 +66,7 @@ class OddSocket:
 Rule = Always | Refuse | ArgumentHas | ArgumentNonzero | ArgumentIn | OddSocket
 
 
-@dataclass(frozen=True, slots=True)
-class Abi:
+class Abi(msgspec.Struct, frozen=True):
     """Rules of one audit architecture, by system call number."""
 
     audit_arch: int

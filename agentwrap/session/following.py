@@ -6,8 +6,9 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
 
 from agentwrap.errors import EXIT_FAILED
 from agentwrap.launching.options import RunOptions
@@ -37,8 +38,7 @@ WATCHED_SIGNALS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Following:
+class Following(msgspec.Struct, frozen=True):
     """What the tracer is forked with. `path`: the command's file; `start_ns`: CLOCK_MONOTONIC of the run's start."""
 
     options: RunOptions

@@ -5,8 +5,9 @@ Made before the tracer is forked. What cannot be had is a refusal to start, or, 
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
 from agentwrap.events import Coverage, Gap
@@ -28,8 +29,7 @@ _MECHANISM: dict[Tier, str] = {
 }
 
 
-@dataclass(slots=True)
-class Surroundings:
+class Surroundings(msgspec.Struct):
     """What stands. `tier`: of the network, empty where it is the machine's own; `refusal`: why there is no wall."""
 
     tier: Tier = ""

@@ -19,8 +19,9 @@ import stat
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
 
 from agentwrap.events import CoverageKind, Gap
 from agentwrap.launching import attendant, child
@@ -60,8 +61,9 @@ _DUPLICATE_WINDOW_S = 0.03
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_FAULTS = 100
 _EXECS = {key: name for key, name in watched.names().items() if name in ("execve", "execveat")}
-@dataclass(frozen=True, slots=True)
-class TracerSettings:
+
+
+class TracerSettings(msgspec.Struct, frozen=True):
     """How to follow. `start_ns`: CLOCK_MONOTONIC at the start of the run. `linger_s`: time for what outlives main.
 
     `callers`: where the gateway is told who connects; None: there is none. `guard`: the gateway's TCP and DNS ports on

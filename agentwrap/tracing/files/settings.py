@@ -1,7 +1,8 @@
 """The caps of the file witness, and who calls it. Pure: knows no file and no clock."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 
 class Who(NamedTuple):
@@ -24,8 +25,7 @@ class Place(NamedTuple):
     host: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class FileSettings:
+class FileSettings(msgspec.Struct, frozen=True):
     """How much of a file is kept. Sizes in bytes; exceeding one is a gap in the recording, never a silent hole.
 
     `max_content_bytes`: contents up to this size are kept. `max_hash_bytes`: larger files up to this size are hashed.
