@@ -84,7 +84,7 @@ def test_what_an_option_allows_is_reached_and_the_rest_is_denied_and_told(world:
     assert last.endswith("2 denied: agentwrap show --denied")
     assert idle == "agentwrap no use was seen of network.allow `idle.example` (command line:9)"
     shown = world.agentwrap("show", str(world.recording("one")), "--denied").stdout
-    assert f"deny  lookup telemetry.example  2 times  ({tier})\n        who     python3" in shown
+    assert f"deny  lookup telemetry.example  2 times  ({tier})\n        who     python" in shown
     assert "        change  add `--allow telemetry.example:443` to the command line" in shown
     failed = world.fetch("two", *options, "-q", "--fail-on-deny", where=BOTH)
     assert (failed.returncode, failed.stderr) == (123, "")
