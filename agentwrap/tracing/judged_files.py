@@ -56,6 +56,7 @@ class FileQuestions:
         self._judge = judge
         self._names = MountNames(judge.folders)
         self._repositories = judge.repositories
+        self._mounted = frozenset(os.fsencode(step.path) for step in judge.plan.mounts.steps if hasattr(step, "path"))
 
     def named(self, process: Process, tid: int, place: Place) -> Named | None:
         """The machine's name of a place; None for one on a file system of a sandbox's own."""
@@ -78,7 +79,7 @@ class FileQuestions:
             return 0
         if answer is None and call in _REMOVING:
             self._repositories.went(os.fsdecode(named.path))
-        return self._refuse(process, "write", named.path, call, answer)
+        return self._refuse_write(process, tid, place, named, call, answer)
 
     def making(
         self,
@@ -101,7 +102,7 @@ class FileQuestions:
         answer = self._judge.refusal_to_write(named.path, folder=folder, tree=tree)
         if answer is None and folder:
             self._repositories.came(os.fsdecode(named.path))
-        return self._refuse(process, "write", named.path, call, answer)
+        return self._refuse_write(process, tid, place, named, call, answer)
 
     def moving(self, process: Process, tid: int, call: str, old: Place, new: Place, *, stays: bool = False) -> int:
         """What stands under one name comes under another; `stays`: it keeps the first one, too (link(2))."""
@@ -112,7 +113,7 @@ class FileQuestions:
         if source is not None:
             refusal = self._judge.refusal_to_write(source.path, tree=tree) or self._holds_repository(source, old)
             if refusal is not None:
-                return self._refuse(process, "write", source.path, call, refusal)
+                return self._refuse_write(process, tid, old, source, call, refusal)
             refusal = self._judge.refusal_to_move(source.path)
             if refusal is not None:
                 return self._refuse(process, "read", source.path, call, refusal)
@@ -120,7 +121,7 @@ class FileQuestions:
             tree = tree or target.is_tree or self._is_pointer(target)
             answer = self._judge.refusal_to_write(target.path, tree=tree)
             if answer is not None:
-                return self._refuse(process, "write", target.path, call, answer)
+                return self._refuse_write(process, tid, new, target, call, answer)
         for name, away in ((source, True), (target, target is not None and target.is_tree)):
             if name is not None and tree and not stays:
                 self._repositories.moved(os.fsdecode(name.path), away=away)
@@ -155,7 +156,7 @@ class FileQuestions:
                 return 0  # EISDIR
             answer = self._judge.refusal_to_write(named.path, tree=self._is_pointer(named))
             if answer is not None:
-                return self._refuse(process, "write", named.path, call, answer)
+                return self._refuse_write(process, tid, place, named, call, answer)
             if not exists:
                 self._repositories.came(os.fsdecode(named.path))
         if access != os.O_WRONLY and exists and self._judge.plan.reads:
@@ -201,6 +202,26 @@ class FileQuestions:
     def unclear(self, process: Process, call: str) -> int:
         """A call whose names cannot be found out."""
         return self._judge.unreadable(process, call)
+
+    def _refuse_write(
+        self, process: Process, tid: int, place: Place, named: Named, call: str, answer: Answer | None
+    ) -> int:
+        """Where a sandbox of the program's own has made the place read-only, it hears that, and nothing was tried.
+
+        The call does not go on for that: the place may be another one, or writable, by the time the kernel looks.
+        """
+        if answer is None:
+            return 0
+        by_default = answer.rule.where.endswith(".default")
+        if process.foreign and by_default and self._is_read_only(tid, place):
+            return 0 if self._judge.observes else errno.EROFS
+        return self._judge.refuse_file(process, "write", named.path, call, answer)
+
+    def _is_read_only(self, tid: int, place: Place) -> bool:
+        try:
+            return self._names.read_only(tid, place, self._mounted)
+        except OSError:
+            return False  # nobody knows: then it is a denial
 
     def _refuse(self, process: Process, act: Act, path: bytes, call: str, answer: Answer | None) -> int:
         return 0 if answer is None else self._judge.refuse_file(process, act, path, call, answer)

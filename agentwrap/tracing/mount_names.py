@@ -132,7 +132,45 @@ class MountNames:
         inner = _joined(mount.root, inside + b"/" + name)
         return name_on(self._ours.mounts(), mount.device, inner, self._preferred)
 
+    def read_only(self, tid: int, place: Place, ours: frozenset[bytes]) -> bool:
+        """Whether `tid` cannot write to a place for a mount that a sandbox made read-only, and had writable around it.
+
+        What the machine mounts as well, or `ours` names, has its state from there, and so has the first mount on top of
+        that: a sandbox may have meant it to be writable. Raises OSError as `outside`.
+        """
+        seen = b"/proc/%d/root" % tid + place.path if place.host == place.path else place.host
+        try:
+            descriptor = os.open(seen, _O_PATH | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            descriptor = os.open(seen.rpartition(b"/")[0], _O_PATH)
+        try:
+            if not os.fstatvfs(descriptor).f_flag & os.ST_RDONLY:
+                return False
+            mount = self._mount(tid, _mount_number(descriptor))
+        finally:
+            os.close(descriptor)
+        if mount is None or not self._is_its_own(mount, ours):
+            return False
+        around = [one for one in self._mounts_of(tid) if one.point != mount.point and _below(mount.point, one.point)]
+        nearest = max(around, key=lambda one: len(one.point), default=None)
+        if nearest is None:
+            return False
+        writable = not os.statvfs(b"/proc/%d/root" % tid + nearest.point).f_flag & os.ST_RDONLY
+        return writable or self._is_its_own(nearest, ours)
+
+    def _is_its_own(self, mount: Mount, ours: frozenset[bytes]) -> bool:
+        mounts = self._ours.mounts()
+        name = name_on(mounts, mount.device, mount.root, self._preferred)
+        return name is not None and name not in ours and all(name != one.point for one in mounts)
+
     def _mount(self, tid: int, number: int) -> Mount | None:
+        for fresh in (False, True):
+            for one in self._mounts_of(tid, fresh):
+                if one.number == number:
+                    return one
+        return None
+
+    def _mounts_of(self, tid: int, fresh: bool = False) -> tuple[Mount, ...]:
         # A table shows what lies below the root that a process had when the table was opened (pivot_root(2) moves it).
         root = os.open(f"/proc/{tid}/root", _O_PATH)
         try:
@@ -140,11 +178,7 @@ class MountNames:
             key = (os.stat(f"/proc/{tid}/ns/mnt").st_ino, _mount_number(root), status.st_dev, status.st_ino)
         finally:
             os.close(root)
-        for fresh in (False, True):
-            for one in self._table(tid, key, fresh).mounts():
-                if one.number == number:
-                    return one
-        return None
+        return self._table(tid, key, fresh).mounts()
 
     def _table(self, tid: int, key: tuple[int, ...], fresh: bool) -> _Table:
         table = self._tables.pop(key, None)

@@ -440,3 +440,20 @@ def test_files_without_a_name_are_allowed_where_they_were_seen(tmp_path: Path, t
     again = guarded(tmp_path, written, f"{sys.executable} ../make.py seen unseen .", tier=tier)
     assert again.stdout.split() == [b"made", b"13", b"13"], again.stderr
     assert [one[1] for one in denied(again)] == ["work/unseen/(unnamed)", "work/(unnamed)"]
+
+
+def test_what_a_sandbox_of_the_agents_own_has_read_only_is_no_denial(tmp_path: Path) -> None:
+    if subprocess.run(["sh", "-c", "command -v bwrap"], capture_output=True).returncode:
+        pytest.skip("bubblewrap is not installed")
+    for name in ("kept", "open"):
+        (tmp_path / "work" / name).mkdir(parents=True)
+    (tmp_path / "work" / "kept" / "old").touch()
+    policy = '[files.write]\ndefault = "deny"\nallow = ["$CWD/open/**"]\n'
+    inner = "echo x > open/in; echo x > kept/new; rm -f kept/old; mv open/in kept/in; echo x > .envrc; echo x > here"
+    sandbox = "bwrap --ro-bind / / --bind . $PWD --ro-bind kept $PWD/kept --dev /dev --unshare-net"
+    run = guarded(tmp_path, policy, f"{sandbox} sh -c '{inner}'; echo x > kept/new")
+    assert sorted(os.listdir(tmp_path / "work" / "kept")) == ["old"]
+    assert run.stderr.count(b"Read-only file system") >= 2, run.stderr
+    # Outside of the sandbox, what nothing there holds, and what is refused by name, are told.
+    assert [target for _, target, _ in denied(run)] == ["work/.envrc", "work/here", "work/kept/new"]
+    assert sum(event.data.get("count", 1) for event in run.events("act.denied")) == 3
