@@ -40,13 +40,17 @@ class Ran:
     work: Path
 
     def rows(self) -> list[tuple[str, ...]]:
-        """What happened, without what differs from machine to machine: ids, times and the folder."""
-        return [
+        """What happened, without what differs from machine to machine: ids, times and the folder.
+
+        Edits come first: one is told when its file is at rest, which the next program may or may not wait for.
+        """
+        found = [
             (event.kind, event.subject.replace(str(self.work), "."), str(event.data.get("change", "")))
             for event in self.wrapped.events()
             if event.kind.partition(".")[0] in ("file", "net", "dns") or event.kind == "process.exec"
             if event.data.get("klass") not in ("cache", "system", "device")
         ]
+        return sorted(found, key=lambda row: row[0] != "file.edit")
 
 
 @pytest.fixture
