@@ -69,17 +69,23 @@ class Surroundings(msgspec.Struct):
 
     def statements(self, given: list[Coverage]) -> list[Coverage]:
         """Coverage as it is here: what the wall or the guard holds is no testimony any more."""
-        if not self.tier:
-            return given
-        mechanism, note = _MECHANISM[self.tier], _GUARD_NOTE if self.tier == "guard" else ""
-        return [
-            Coverage(
-                at_ns=0, what=one.what, tier=self.tier, mechanism=mechanism, note=note if one.what != "connect" else ""
-            )
-            if one.what in _NETWORK
-            else one
-            for one in given
-        ]  # fmt: skip
+        return [self._held(one) for one in given]
+
+    def _held(self, one: Coverage) -> Coverage:
+        if one.what in _NETWORK and self.tier:
+            note = _GUARD_NOTE if self.tier == "guard" and one.what != "connect" else ""
+            return Coverage(at_ns=0, what=one.what, tier=self.tier, mechanism=_MECHANISM[self.tier], note=note)
+        if one.what == "file-write" and one.mechanism and self.plan and (by := self._files_held_by()):
+            note = f"{one.note}; what the policy closes is held by {by}, the rest of it judged at the call"
+            return Coverage(at_ns=0, what=one.what, tier=one.tier, mechanism=one.mechanism, note=note)
+        return one
+
+    def _files_held_by(self) -> str:
+        if self.plan is None:
+            return ""
+        if self.connector is not None and self.plan.mounts:
+            return "mounts"
+        return "Landlock" if self.plan.landlock.handled_files else ""
 
     def losses(self) -> list[Gap]:
         """What `--best-effort` goes on without: a gateway that nothing leads to."""
