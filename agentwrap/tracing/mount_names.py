@@ -1,4 +1,4 @@
-"""What a file in another mount namespace is called on the machine: `/work/x` of a sandbox is `/home/u/project/x`.
+"""What a file in another mount namespace is called on the machine: `/src/x` of a sandbox is `/home/u/project/x`.
 
 Rules are about the machine's names. What lies on a file system that only the sandbox has (its own tmpfs, its own
 /proc) has no name here, and nobody's file changes there.
