@@ -21,6 +21,7 @@ CERTIFICATES = {
     "mini": ("--tls", "--ca", "ssl_cert_file+requests"),
 }
 MODEL = {"claude": "api.anthropic.com", "codex": "api.openai.com", "pi": "api.openai.com", "mini": "api.openai.com"}
+PRESETS = {"claude": "claude-code", "codex": "codex"}
 # What each of them tries besides.
 OTHERS = {"codex": {"chatgpt.com", "github.com"}, "mini": {"raw.githubusercontent.com"}}
 TIERS = {"root": "wall", "plain": "wall", "podman": "wall"}
@@ -102,3 +103,15 @@ def test_a_suggested_policy_fits_the_run_it_comes_from(agent: str, policies: Pat
     assert (again.result["rc"], again.result["shell_ok"], again.result["edit_ok"]) == (0, True, True)
     denied = [row for row in run_agents.events(again.recording) if row.verdict == "deny"]
     assert [(row.kind, row.subject, row.data.get("rule")) for row in denied] == []
+
+
+@pytest.mark.parametrize("agent", list(PRESETS))
+def test_an_agent_works_under_its_preset(agent: str) -> None:
+    can_run(agent, "root")
+    # In the world that answers, every name leads to loopback.
+    allowed = [word for host in (f"{MODEL[agent]}:443", "host.loopback:443") for word in ("--allow", host)]
+    run = run_agents.run(agent, "root", "--policy", PRESETS[agent], *allowed, more=CERTIFICATES[agent], label="-preset")
+    assert (run.result["rc"], run.result["shell_ok"], run.result["edit_ok"]) == (0, True, True)
+    rows = run_agents.events(run.recording)
+    assert [(row.kind, row.subject) for row in rows if row.verdict == "deny" and row.kind != "dns.query"] == []
+    assert [row.data["cause"] for row in rows if row.kind == "gap"] == []
