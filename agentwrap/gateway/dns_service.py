@@ -152,7 +152,8 @@ class DnsService:
         wanted = _families(query.qtype)
         if verdict.decision == "ask":
             return self._held(host, wanted)
-        if not wanted:
+        # Names of services have no addresses, and nothing but addresses is ever asked for (RFC 8552).
+        if not wanted or host.name.startswith("_"):
             return _Answered(dns.NOERROR, verdict.answer, _decision(verdict))
         rcode, addresses = await self._addresses(host)
         shown = tuple(one for one in addresses if one.version in wanted)

@@ -160,6 +160,14 @@ def _unresolved(waiting: list[HostRule]) -> Answer:
                   f"configure the package index, or name the host instead of `{rule.text}`")  # fmt: skip
 
 
+def _served(host: Host) -> Host:
+    """`_http._tcp.a.example` asks how a.example serves something (RFC 2782, RFC 8552): it is judged as a.example."""
+    labels = host.labels
+    while len(labels) > 1 and labels[0].startswith("_"):
+        labels = labels[1:]
+    return Host(name=".".join(labels)) if host.name and labels != host.labels else host
+
+
 def _lookup(policy: Policy, question: Lookup) -> Answer:
     """A name may be asked if some port of it may be reached; nothing is asked for a name that no rule allows."""
     network = policy.network
@@ -169,6 +177,7 @@ def _lookup(policy: Policy, question: Lookup) -> Answer:
         if network.default == "allow" and not network.deny:
             return Answer("allow", network.default_rule)
         return _malformed(error)
+    host = _served(host)
     whole = [one for one in network.deny if any(p.ports == (0, 65535) and p.fits(host, None) for p in one.patterns)]
     if whole:
         return Answer("deny", whole[0].rule, "deny is asked first", f"remove {whole[0].rule}")

@@ -7,6 +7,8 @@ from policy_texts import KEY, OWN, connect, network, policy, verdict
 
 from agentwrap.policy.decide import decide
 from agentwrap.policy.defaults import WAYS_OUT, WRITES
+from agentwrap.policy.document import load
+from agentwrap.policy.paths import Places
 from agentwrap.policy.questions import Connect, Exec, Family, Lookup, Question, Read, Unix, Write
 from agentwrap.policy.rules import HostRules, Rule
 
@@ -320,3 +322,19 @@ def test_a_denial_of_every_host_denies_every_connection(host: str, port: int, na
     assert connect(closed[1], host, port, nameless=nameless) == "deny"
     if connect(closed[0], host, port) == "allow":
         assert host.lower().removesuffix(".") == "a.example"
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("_http._tcp.a.example", "allow"),
+        ("_dmarc.a.example", "allow"),
+        ("_http._tcp.b.example", "deny"),
+        ("_x.data._tcp.a.example", "deny"),
+        ("_http", "deny"),
+    ],
+)
+def test_a_question_about_a_service_is_about_its_host(name: str, verdict: str) -> None:
+    text = b'version = 1\nname = "t"\nmode = "enforce"\n[network]\ndefault = "deny"\nallow = ["a.example:80"]\n'
+    policy = load(text, "t.toml", Places("/w", "/home/u"), {})
+    assert decide(policy, Lookup(name)).verdict == verdict
