@@ -5,14 +5,14 @@ Knows how to put the parts together. trio and what needs it are loaded by `run`,
 
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from agentwrap.policy.layers import Layer
 
 
-@dataclass(slots=True, kw_only=True)
-class Ports:
+class Ports(msgspec.Struct, kw_only=True):
     """The sockets that the gateway works on.
 
     `tcp`: in the wall transparent, an accepted socket's own address is where the program wanted to go; in the guard a
@@ -34,8 +34,7 @@ class Ports:
     connector: socket.socket | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What one run allows.
 
     `closed`: nothing at all. `host_ports`: of the machine's own loopback that may lead out, None for every one. `now`:

@@ -1,8 +1,9 @@
 """What the parts of the gateway share: one run's judge, known names, events, clock. Wiring only, no logic."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from agentwrap.events import Gap
 from agentwrap.events.egress import NetClosed, NetDecision
@@ -18,8 +19,7 @@ from agentwrap.gateway.told import Teller, Told
 from agentwrap.policy.hosts import Address
 
 
-@dataclass(slots=True, kw_only=True)
-class Stage:
+class Stage(msgspec.Struct, kw_only=True):
     """One run's gateway. `by`: how strong its statements are; `admit` makes addresses reachable that a name led to."""
 
     by: Literal["wall", "guard"]
@@ -35,7 +35,7 @@ class Stage:
     admit: Callable[[tuple[Address, ...]], None]
     connections: int = 0
     live: int = 0
-    gaps: set[tuple[str, bytes]] = field(default_factory=set)
+    gaps: set[tuple[str, bytes]] = msgspec.field(default_factory=set)
 
     def next_connection(self) -> str:
         """The id of a new connection."""

@@ -5,8 +5,9 @@ at 68).
 """
 
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from agentwrap.errors import AgentwrapError
 
@@ -15,8 +16,7 @@ APPLICATION_ID = 0x41574C47
 USER_VERSION = 1
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(msgspec.Struct, frozen=True):
     """`wal`: the file says it has a write-ahead log; `version`: format version; sizes in bytes."""
 
     version: int

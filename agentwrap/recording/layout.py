@@ -6,7 +6,6 @@ same in a third of the time. What it does is what `fields_of` says it does (a te
 
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,8 +20,7 @@ _REQUIRED = object()
 StateToJson = Callable[[FileState], tuple[dict[str, Any], bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """One class: its `kind`, its fields as (name, default) by what they hold, and the compiled functions.
 
     `fields(event, state)` makes the JSON object and the list of (field, SHA-256) of contents; `joined(event)` puts all

@@ -1,7 +1,8 @@
 """Counting what could not be kept, exactly, and saying it as gaps. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from agentwrap.events import AnyEvent, Content, CoverageKind, Gap, Item, Secrets
 
@@ -35,8 +36,7 @@ def _kind(item: Item) -> str:
     return str(type(item).__struct_config__.tag)
 
 
-@dataclass(slots=True)
-class _Lost:
+class _Lost(msgspec.Struct):
     events: int = 0
     contents: int = 0
     from_ns: int = 0

@@ -6,8 +6,9 @@ Knows the texts and the bytes that are signed; whether a signature holds is aske
 
 import base64
 import binascii
-from dataclasses import dataclass, field
 from hashlib import sha256
+
+import msgspec
 
 _DASH = "\u2014 "
 _ED25519 = b"\x01"
@@ -18,8 +19,7 @@ def key_id(name: str, public_key: bytes) -> bytes:
     return sha256(name.encode() + b"\n" + _ED25519 + public_key).digest()[:4]
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """One checkpoint. `at_ns`: when it was made; `meta`: SHA-256 of the meta table; `close`: it is the close record."""
 
     origin: str
@@ -28,7 +28,7 @@ class Note:
     at_ns: int
     meta: bytes
     close: bool = False
-    signatures: tuple[tuple[str, bytes], ...] = field(default=())
+    signatures: tuple[tuple[str, bytes], ...] = ()
     """(key name, key id and signature)."""
 
     def body(self) -> str:

@@ -3,7 +3,6 @@
 A span that no event closed has no end; nobody invents one.
 """
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,8 +15,7 @@ _CLOSED_DATA = ("host", "port", "up_bytes", "down_bytes", "protocol", "sni", "al
 _EXIT_DATA = ("signal", "core", "ended_by", "user_ns", "system_ns", "max_rss_bytes", "threads")
 
 
-@dataclass(slots=True)
-class SpanRow:
+class SpanRow(msgspec.Struct):
     """One row of `span`. Times in ns since the start of the run; `end_ns` None while open or where nobody saw it."""
 
     id: str
@@ -27,7 +25,7 @@ class SpanRow:
     start_ns: int
     end_ns: int | None = None
     status: str | None = None
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def columns(self) -> tuple[str, str | None, str, str, int, int | None, str | None, str]:
         """The row as it is stored."""

@@ -7,9 +7,10 @@ about a full disk: `pump` has those. A failed commit loses nothing: what was add
 import os
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from agentwrap.events import AnyEvent, Content, RunStart, Secrets
 from agentwrap.recording import output
@@ -182,7 +183,7 @@ class Recorder:
         if self._signer is not None:
             signature = self._signer.sign(note.body().encode())
             hint = key_id(self._origin, self._signer.public)
-            note = replace(note, signatures=((self._origin, hint + signature),))
+            note = msgspec.structs.replace(note, signatures=((self._origin, hint + signature),))
         self._notes = [kept for kept in self._notes if kept[0] != note.count]
         self._notes.append((note.count, at_ns, note.root, note.text()))
 

@@ -7,8 +7,9 @@ same secret looks the same everywhere in a recording, and cannot be guessed from
 import hmac
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from hashlib import sha256
+
+import msgspec
 
 from agentwrap.errors import AgentwrapError
 from agentwrap.recording.redact import contexts
@@ -29,8 +30,7 @@ _Span = tuple[int, int, str, bytes]
 """(start, end, kind, secret)."""
 
 
-@dataclass(frozen=True)
-class RedactOptions:
+class RedactOptions(msgspec.Struct, frozen=True):
     """What the user adds: names of environment variables, regular expressions, keys of JSON objects."""
 
     names: tuple[str, ...] = ()
