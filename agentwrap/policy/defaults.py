@@ -26,6 +26,7 @@ WRITES = (
         "git-hooks",
         ("**/.git/hooks/**", "**/.git/config", "**/.git/config.worktree", "**/.git/modules/**/hooks/**",
          "**/.git/modules/**/config", "**/.git/worktrees/*/config.worktree",
+         "**/.git/commondir", "**/.git/modules/**/commondir", "**/.git/worktrees/*/commondir",
          "**/.husky/**", "**/.githooks/**", "~/.gitconfig", "~/.config/git/**", "/etc/gitconfig"),
         "git runs hooks, and commands its configuration names, when somebody commits, pulls or only looks",
         but=(".sample",),

@@ -17,7 +17,7 @@ from agentwrap.launching.enforcement import EnforcementPlan, closed_now
 from agentwrap.launching.survey import Survey, join
 from agentwrap.policy.layers import Layer
 from agentwrap.policy.questions import Write
-from agentwrap.policy.repositories import repository_of
+from agentwrap.policy.repositories import places_of_git
 
 _TYPES: dict[int, FileType] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
@@ -33,7 +33,7 @@ class AfterLook:
         self._began_ns = time.time_ns() - _COARSE_NS
         self._plan = plan
         # A repository that was there has a configuration, which is closed; one that has come since is the run's own.
-        self._repositories = {repository_of(path) for path in plan.closed}
+        self._repositories = {place for path in plan.closed for place in places_of_git(path)}
         self._before, self._all = self._states(path for path in plan.closed if not self._is_mounted(path))
 
     def _is_mounted(self, path: str) -> bool:
@@ -42,8 +42,7 @@ class AfterLook:
         return holding is not None and holding.mechanism == "mount"
 
     def _is_own(self, path: str) -> bool:
-        repository = repository_of(path)
-        return bool(repository) and repository not in self._repositories
+        return any(place not in self._repositories for place in places_of_git(path))
 
     def _states(self, paths: Iterable[str]) -> tuple[dict[str, FileState], bool]:
         """What stands under the names there, and whether there were few enough to look at all of them."""

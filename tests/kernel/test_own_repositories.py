@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.test_file_policy import CLOSED, HEAD, OPEN, TIERS, check, denied, guarded
+from tests.wrapping import AGENTWRAP, environment
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 IDENTITY = "git config user.email a@example.com && git config user.name a"
@@ -98,22 +99,27 @@ def test_an_own_repository_in_the_place_of_another_is_protected(tmp_path: Path) 
     } <= told
 
 
-def test_worktrees_and_submodules(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tier", TIERS)
+def test_worktrees_and_submodules(tmp_path: Path, tier: str) -> None:
     """A worktree may be made; the file by which one is found is not changed; a submodule needs the configuration."""
     work = repository(tmp_path / "work")
     repository(tmp_path / "other")
     git(work, "worktree", "add", "-q", "theirs")
     script = (
         "git worktree add -q mine; git worktree list | wc -l; git worktree remove mine;"
-        "echo x > theirs/.git; rm -f theirs/.git; mv theirs/.git t; mv theirs aside; ls -A theirs;"
+        "echo x > .git/commondir; echo x > .git/worktrees/theirs/commondir; echo x > theirs/.git;"
+        "rm -f theirs/.git; mv theirs/.git t; mv theirs aside; ls -A theirs;"
         "git -c protocol.file.allow=always submodule add -q ../other sub || echo refused;"
         "git init -q own; cd own; git -c protocol.file.allow=always submodule add -q ../../other sub && echo added"
     )
-    run = guarded(tmp_path, CLOSED, script, tier="guard")
+    run = guarded(tmp_path, CLOSED, script, tier=tier)
     assert run.stdout == b"3\n.git\na\nrefused\nadded\n", run.stderr
     assert (work / "theirs" / ".git").read_text().startswith("gitdir: ")
     targets = {target for _, target, _ in denied(run)}
-    assert "work/theirs/.git" in targets
+    assert {"work/theirs/.git", "work/.git/commondir", "work/.git/worktrees/theirs/commondir"} <= targets
+    assert not [event for event in run.events("file.edit") if event.data.get("via") == "unknown"]
+    enforced = check(run.recording, tmp_path / "policy.toml").stdout.decode()
+    assert "/mine/" not in enforced
     assert {target for target in targets if "/own/" in target or "/mine" in target} == set()
 
 
@@ -165,3 +171,25 @@ def test_a_package_is_installed_from_a_repository(tmp_path: Path) -> None:
     assert run.status == 0, run.stderr
     assert denied(run) == []
     assert (tmp_path / "work" / "site" / "tiny_one.py").exists()
+
+
+@pytest.mark.parametrize("mode", ["ask", "enforce"])
+def test_the_working_directory_becomes_a_repository(tmp_path: Path, mode: str) -> None:
+    script = (
+        f"set -e; git init -q; {IDENTITY}; echo a > a; git add a; git commit -qm one; git gc -q; git remote add o /x"
+    )
+    run = guarded(tmp_path, CLOSED, script, mode=mode)
+    assert (run.status, denied(run)) == (0, []), run.stderr
+
+
+def test_a_suggested_policy_lets_the_same_repositories_be_made(tmp_path: Path) -> None:
+    repository(tmp_path / "work" / "theirs")
+    script = f"git clone -q theirs mine; cd mine; {IDENTITY}; echo b > b; git add b; git commit -qm two"
+    watched = guarded(tmp_path, OPEN, script, tier="guard", mode="observe")
+    words = [*AGENTWRAP, "policy", "suggest", str(watched.recording)]
+    suggested = subprocess.run(words, capture_output=True, text=True, env=environment(tmp_path), check=True).stdout
+    written = suggested[suggested.index("[files.write]") : suggested.index("# Reads")]
+    watched.recording.unlink()
+    shutil.rmtree(tmp_path / "work" / "mine")
+    again = guarded(tmp_path, written, script)
+    assert (again.status, denied(again)) == (0, []), again.stderr

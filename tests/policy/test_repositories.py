@@ -36,6 +36,20 @@ def test_what_is_made_is_own_with_all_in_it_until_it_moves() -> None:
     assert "/w/new/.git" not in own  # a place that somebody left
 
 
+def test_what_git_keeps_for_a_new_worktree_is_own() -> None:
+    own = OwnRepositories()
+    own.came("/w/.git/worktrees/mine")
+    assert "/w/.git/worktrees/mine/commondir" in own
+    assert "/w/.git/worktrees/theirs/commondir" not in own
+    assert "/w/.git/config" not in own
+    own.went("/w/.git/worktrees/mine")
+    own.came("/w/.git/worktrees/mine")
+    assert "/w/.git/worktrees/mine" in own
+    own.went("/w/.git/worktrees/theirs")
+    own.came("/w/.git/worktrees/theirs")
+    assert "/w/.git/worktrees/theirs" not in own
+
+
 def test_only_a_git_folder_is_one() -> None:
     own = OwnRepositories()
     for path in ("/w/git", "/w/.git/x/.git", "/w/.git/config"):
