@@ -47,7 +47,9 @@ def main() -> int:
         ours.close()
         announce.close()
         held = {
-            name: socket.socket(fileno=made.descriptors[name]) for name in made.descriptors if name in Ports.__struct_fields__
+            name: socket.socket(fileno=descriptor)
+            for name, descriptor in made.descriptors.items()
+            if name in Ports.__struct_fields__
         }
         settings = Settings(
             layers=(Layer("flags", policy),), tier="wall", now=lambda: time.monotonic_ns() - started,
