@@ -45,9 +45,9 @@ Profiled by hand on a virtual machine with two Zen 2 cores; the proportions, mor
 * **A confined start, about 120 ms of processor time more.** 75 to load the gateway (65 of them trio), which is forked
   first and loads while the rest goes on; 30 to read the policy, plan and fork; 8 for the namespaces; 6 for the tracer's
   judge.
-* **A connection through the gateway, about 240 µs of its processor time:** 85 in the kernel, the rest in trio's tasks
-  and waits and in looking up who it is, judging and telling. Beside that 150 in the tracer (guard: 330, it makes the
-  connection itself) and 85 in the recorder, all on the cores that client and server need, too: with two of them this
+* **A connection through the gateway, about 270 µs of its processor time:** 85 in the kernel, the rest in trio's tasks
+  and waits and in looking up who it is, judging and telling. Beside that 75 in the tracer (guard: 200, it makes the
+  connection itself) and 70 in the recorder, all on the cores that client and server need, too: with two of them this
   is what bounds connections/s.
 * **A reported call, about 40 µs of processor time.** To receive and to answer it takes 12 µs, whatever is done between.
   To look at it (path, state before, what the call before it did) takes 17 µs in a loop and 30 µs in a run: each change
