@@ -55,7 +55,22 @@ def test_names_that_came_changed_or_went_are_told(tmp_path: Path) -> None:
 
 def test_of_a_folder_that_may_be_made_only_what_may_not_be_in_it_is_told(tmp_path: Path) -> None:
     look = Look(tmp_path)
+    (tmp_path / ".github" / "workflows").mkdir(parents=True)
+    assert look.edits() == []
+    (tmp_path / ".github" / "workflows" / "ci.yml").write_text("x")
+    assert look.edits() == [("create", ".github/workflows/ci.yml")]
+
+
+def test_of_a_repository_that_the_run_made_nothing_is_told(tmp_path: Path) -> None:
+    look = Look(tmp_path)
+    (tmp_path / "new" / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / "new" / ".git" / "hooks" / "pre-commit").write_text("x")
+    assert look.edits() == []
+
+
+def test_of_a_repository_that_was_there_its_hooks_are_told_but_for_samples(tmp_path: Path) -> None:
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    look = Look(tmp_path)
     (tmp_path / ".git" / "hooks" / "a.sample").write_text("x")
     assert look.edits() == []
     (tmp_path / ".git" / "hooks" / "pre-commit").write_text("x")
