@@ -58,7 +58,8 @@ def test_an_address_without_a_rule_gets_a_403_that_says_who_refused_and_why(worl
 def test_a_refusal_of_the_server_is_the_servers(world: World) -> None:
     """Distinct from ours: the connection was allowed, and its end says what the server did."""
     told = world.run(allow("a.example"), [*CURL, "http://a.example/"])
-    assert told.status == 56
+    # The reset may come before curl has looked how its connect ended.
+    assert told.status in (7, 56)
     assert [event.decision for event in told.of(NetDecision)] == ["allow"]
     [closed] = told.of(NetClosed)
     assert (closed.ending, closed.detail) == ("refused", b"ECONNREFUSED")
@@ -154,7 +155,8 @@ def test_a_tunnel_through_a_proxy_is_judged_by_where_it_leads_and_by_what_is_sai
     rules = allow("a.example:80", "b.example:443")
     through = ("-x", "http://a.example:80", "-p")
     told = world.run(rules, [*CURL, *through, "https://denied.example/"])
-    assert told.status == 56
+    # The reset may come before curl has looked how its connect ended.
+    assert told.status in (7, 56)
     assert denied(told.of(NetDecision)) == [(b"denied.example", 443)]
     assert server.heard == []
     told = world.run(
