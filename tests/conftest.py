@@ -24,7 +24,7 @@ hypothesis.settings.register_profile("agentwrap", deadline=None)
 hypothesis.settings.load_profile("agentwrap")
 
 # Tests in these folders look at the kernel or at a terminal while time passes: two at once disturb each other.
-SERIAL_FOLDERS = {"launching", "tracing", "kernel", "journeys", "real", "containers", "adversary"}
+SERIAL_FOLDERS = {"launching", "tracing", "kernel", "journeys", "real", "containers"}
 
 
 # Started in the background or by nohup, we would hand ignored signals down to every command a test runs.
@@ -37,6 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark `serial` by folder and by the `container` mark, so that no test has to remember it."""
     for item in items:
         folders = set(item.path.relative_to(ROOT / "tests").parts[:-1])
+        if item.path.stem.endswith("_confined"):
+            item.add_marker("confined")
+            continue  # whole programs in networks of their own: nothing of theirs is about time
         if folders & SERIAL_FOLDERS or item.get_closest_marker("container") or item.get_closest_marker("bench"):
             item.add_marker("serial")
 

@@ -18,6 +18,9 @@ SCAN_WAIT_NS = 40_000_000
 UNSEEN_OPEN_NS = 300_000_000
 """A descriptor that was announced and is not there yet may still come: the call continues after we were told."""
 
+PASSING_NS = 15_000_000
+"""What comes and goes faster than this is told once, when it is gone."""
+
 MOST_THREADS = 4096
 MOST_ASKED = 64
 """So many threads are asked what they are doing before one scan."""
@@ -88,7 +91,7 @@ class Sweeper:
             return
         started_ns = time.perf_counter_ns()
         # In this order: a thread that waits elsewhere has its descriptor by now, if the open gave it one.
-        elsewhere = _elsewhere({holder.who.tid for one in files if (holder := _unseen(one, pid)) is not None})
+        elsewhere = _elsewhere({holder.who.tid for one in files if (holder := _unseen(one, pid, now_ns)) is not None})
         open_keys = _open_files(pid)
         took_ns = time.perf_counter_ns() - started_ns
         self._next_scan_ns[pid] = now_ns + max(SCAN_WAIT_NS, SCAN_SHARE * took_ns)
@@ -133,9 +136,12 @@ class Sweeper:
                 desk.let_go(pending)
 
 
-def _unseen(pending: Pending, pid: int) -> Holder | None:
-    """The process's holder of a file, if its descriptor was never seen."""
-    return None if pending.seen is not None and pid in pending.seen else pending.holders.get(pid)
+def _unseen(pending: Pending, pid: int, now_ns: int) -> Holder | None:
+    """The process's holder of a file, if its descriptor was never seen in a while."""
+    if pending.seen is not None and pid in pending.seen:
+        return None
+    holder = pending.holders.get(pid)
+    return holder if holder is not None and now_ns - holder.opened_ns > PASSING_NS else None
 
 
 def _elsewhere(tids: set[int]) -> set[int]:
