@@ -235,7 +235,16 @@ def start(loading: "Loading", options: RunOptions, connector: Connector | None) 
     given |= {f"{_PUBLISHED}{number}:{inner}": listener for number, (listener, inner) in enumerate(published)}
     if connector is not None:
         given["connector"] = connector.sockets
-    loading.give(given)
+    try:
+        loading.give(given)
+    except OSError as error:
+        raise AgentwrapError(
+            "internal",
+            "the gateway could not be started",
+            evidence=f"it ended while it was given its sockets ({error.strerror})",
+            hint="agentwrap doctor",
+            exit_status=EXIT_FAILED,
+        ) from error
     theirs.close()
     heard.close()
     gateway = StartedGateway("guard" if connector is None else "wall", loading.pid, ours, callers)

@@ -58,7 +58,8 @@ def nested(folder: Path, *options: str) -> list[str]:
 def test_a_listener_that_is_taken_is_told(net: Internet, tmp_path: Path) -> None:
     """The guard speaks through the tree's one listener; inside another run it is taken (EBUSY, seccomp(2))."""
     result = agentwrap(net, tmp_path, "--tier", "guard", "--", *nested(tmp_path), name="outer")
-    refused(result, tmp_path, "EBUSY")
+    # A plain user's outer run cannot look into the inner gateway, which hides its memory, and lets it do nothing.
+    refused(result, tmp_path, "EBUSY" if os.geteuid() == 0 else "the gateway could not be started")
 
 
 def test_a_published_port_that_is_taken_is_told(net: Internet, tmp_path: Path) -> None:
@@ -122,6 +123,7 @@ def test_the_servers_own_refusal_is_told_from_ours(net: Internet, tmp_path: Path
     assert {row.data["port"] for row in ours} == {81}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="a plain user's outer run lets the inner gateway do nothing")
 def test_best_effort_goes_on_and_says_what_is_lost(net: Internet, tmp_path: Path) -> None:
     """Inside another run neither namespaces alone nor a listener give a guard: with --best-effort it is a gap."""
     result = agentwrap(net, tmp_path, "--tier", "guard", "--", *nested(tmp_path, "--best-effort"), name="outer")
