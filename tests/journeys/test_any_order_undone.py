@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tracees import Bench, Tracee
 
@@ -75,6 +75,8 @@ def record(bench: Bench, log: Path) -> None:
     recorder.close()
 
 
+@example([(0, ("rmdir", "d/f")), (1, ("rename", "d", "b"))])
+@example([(0, ("write", "e/x", b"")), (1, ("rename", "d", "e"))])
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), DEEDS), max_size=14))
 def test_undone_or_refused(deeds: list[tuple[int, tuple[Any, ...]]]) -> None:

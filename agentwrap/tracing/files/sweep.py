@@ -158,6 +158,15 @@ def _elsewhere(tids: set[int]) -> set[int]:
     return found
 
 
+def may_be_inside(tid: int) -> bool:
+    """Whether a thread may still be in the call it was last known to make; not one that is gone or outside of any."""
+    try:
+        with open(b"/proc/%d/syscall" % tid, "rb") as file:
+            return file.read(128).split(None, 1)[0] != b"-1"
+    except (OSError, IndexError):
+        return False
+
+
 def _key_now(host: bytes) -> Key | None:
     try:
         status = os.lstat(host)

@@ -30,7 +30,7 @@ from agentwrap.tracing.files.places import PATH_MAX, follow, is_there, lstat
 from agentwrap.tracing.files.rename import Rename
 from agentwrap.tracing.files.settings import TRANSIENT_CONTENT_BYTES, FileSettings, Place, Who
 from agentwrap.tracing.files.snapshot import ABSENT, depth_before, passing, take_known
-from agentwrap.tracing.files.sweep import Sweeper
+from agentwrap.tracing.files.sweep import Sweeper, may_be_inside
 
 EXCLUSIVE = os.O_CREAT | os.O_EXCL
 O_TMPFILE_ONLY = os.O_TMPFILE & ~os.O_DIRECTORY
@@ -514,12 +514,18 @@ class FileTracker:
         for call in list(self._calls.values()):
             if call.who.tid != who.tid and any(name.startswith(below) for name in call.names):
                 self._attempt(call)
+                # Once the folder has moved, its name tells nothing of the call any more.
+                if not call.done and not may_be_inside(call.who.tid):
+                    self._drop(call)
 
     def _attempt(self, call: Call) -> None:
         if self._try(call):
-            self._unclaim(call)
-            if self._calls.get(call.who.tid) is call:
-                del self._calls[call.who.tid]
+            self._drop(call)
+
+    def _drop(self, call: Call) -> None:
+        self._unclaim(call)
+        if self._calls.get(call.who.tid) is call:
+            del self._calls[call.who.tid]
 
     def _try(self, call: Call) -> bool:
         """Has it happened? Of rivals for one name only the first one found can have succeeded."""
