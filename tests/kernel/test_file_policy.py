@@ -383,7 +383,8 @@ def test_a_program_is_denied_by_the_link_that_is_run(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "other").symlink_to("/usr/bin/true")
     (tmp_path / "work" / "name").symlink_to("/usr/bin/true")
-    policy = OPEN + f'[exec]\ndefault = "allow"\ndeny = ["{tmp_path}/work/name"]\n'
+    link = tmp_path / "work" / "name"
+    policy = OPEN + f'[exec]\ndefault = "allow"\ndeny = ["{link}"]\n'
     run = guarded(tmp_path, policy, "./other && echo other; ./name || echo refused; true")
     assert run.stdout == b"other\nrefused\n"
     assert denied(run) == [("exec", "work/name", "stop")]
