@@ -139,11 +139,15 @@ class Gateway:
 
 
 class Bystander:
-    """A service of the machine's own that no rule allows, by both transports on one port."""
+    """A service of the machine's own that no rule allows, by both transports on one port.
+
+    The port lies below those that the kernel hands out: what has been handed out for one transport may be taken for the other.
+    """
+
+    port = 20_009
 
     def __init__(self) -> None:
-        self.tcp = socket.create_server(("127.0.0.1", 0), backlog=4096)
-        self.port = self.tcp.getsockname()[1]
+        self.tcp = socket.create_server(("127.0.0.1", self.port), backlog=4096)
         self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.udp.bind(("127.0.0.1", self.port))
 
