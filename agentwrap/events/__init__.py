@@ -7,7 +7,7 @@ Adding an event: a struct in its family's file, its name in `AnyEvent`, a line i
 from collections.abc import Callable
 
 from agentwrap.events.base import Event
-from agentwrap.events.content import Content, Secrets
+from agentwrap.events.content import Body, Content, Secrets
 from agentwrap.events.egress import (
     Act,
     ActDenied,
@@ -24,6 +24,16 @@ from agentwrap.events.egress import (
     PolicyLoaded,
     Protocol,
 )
+from agentwrap.events.exchange import (
+    EXCHANGE_NEWS,
+    ExchangeBegan,
+    ExchangeEnded,
+    ExchangeMessage,
+    ExchangeNews,
+    ExchangeReceived,
+    ExchangeResponded,
+    ExchangeSent,
+)
 from agentwrap.events.file import (
     FileClass,
     FileDirectory,
@@ -35,6 +45,17 @@ from agentwrap.events.file import (
     FileSpecial,
     FileState,
     FileType,
+)
+from agentwrap.events.model import (
+    Api,
+    Claim,
+    HttpExchange,
+    ModelEnding,
+    ModelRequest,
+    ModelResponse,
+    SessionFile,
+    ToolCall,
+    ToolResult,
 )
 from agentwrap.events.network import DnsServer, Family, NetBind, NetConnect, NetListen, NetSend, Transport, endpoint
 from agentwrap.events.process import (
@@ -79,6 +100,13 @@ AnyEvent = (
     | ActDenied
     | AskWaiting
     | AskAnswered
+    | ModelRequest
+    | ModelResponse
+    | ToolCall
+    | ToolResult
+    | HttpExchange
+    | Claim
+    | SessionFile
 )
 
 Item = AnyEvent | Content | Secrets
@@ -86,12 +114,16 @@ Item = AnyEvent | Content | Secrets
 Sink = Callable[[Item], None]
 
 __all__ = [
+    "EXCHANGE_NEWS",
     "Act",
     "ActDenied",
     "AnyEvent",
+    "Api",
     "AskAnswered",
     "AskWaiting",
+    "Body",
     "By",
+    "Claim",
     "Content",
     "Coverage",
     "CoverageKind",
@@ -101,6 +133,13 @@ __all__ = [
     "DnsServer",
     "Ending",
     "Event",
+    "ExchangeBegan",
+    "ExchangeEnded",
+    "ExchangeMessage",
+    "ExchangeNews",
+    "ExchangeReceived",
+    "ExchangeResponded",
+    "ExchangeSent",
     "Family",
     "FileClass",
     "FileDirectory",
@@ -113,8 +152,12 @@ __all__ = [
     "FileState",
     "FileType",
     "Gap",
+    "HttpExchange",
     "Item",
     "Judged",
+    "ModelEnding",
+    "ModelRequest",
+    "ModelResponse",
     "NetBind",
     "NetClosed",
     "NetConnect",
@@ -133,8 +176,11 @@ __all__ = [
     "RunEnd",
     "RunStart",
     "Secrets",
+    "SessionFile",
     "Sink",
     "Tier",
+    "ToolCall",
+    "ToolResult",
     "Transport",
     "endpoint",
 ]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentwrap.events import AnyEvent, FileState, PolicyLoaded, ProcessExec, RunStart
+from agentwrap.events import AnyEvent, Body, FileState, PolicyLoaded, ProcessExec, RunStart
 from agentwrap.recording.foreign import to_json, to_subject
 from agentwrap.recording.layout import LAYOUTS, Layout, state_fields
 from agentwrap.recording.redact import Redactor
@@ -50,7 +50,7 @@ class Encoder:
         layout = LAYOUTS[event_class]
         if self._shape_only or event_class in _ALWAYS or self._suspicious(layout.joined(event), bool(layout.many)):
             event = self._redacted(event, layout)
-        fields, parts = layout.fields(event, self._state)
+        fields, parts = layout.fields(event, self._state, self._body)
         subject = event.subject
         return (
             event.at_ns,
@@ -72,6 +72,18 @@ class Encoder:
         if state.target:
             told["target"] = to_json(state.target)
         return (told, self._name_content(state.raw, told)) if state.raw else (told, b"")
+
+    def _body(self, body: Body) -> tuple[dict[str, Any], list[bytes]]:
+        """A Body as JSON, and the SHA-256 of its stored pieces in order."""
+        told: dict[str, Any] = {"size": body.size}
+        found = [self._lookup(piece) for piece in body.pieces]
+        stored = [one for one in found if one is not None]
+        if any(one.redacted for one in stored):
+            told["redacted"] = True
+        if body.omitted or len(stored) < len(found) or self._shape_only:
+            told["omitted"] = body.omitted or "not-kept"
+            return told, []
+        return told, [one.sha256 for one in stored]
 
     def _name_content(self, raw: bytes, told: dict[str, Any]) -> bytes:
         """Say in `told` what is known of the content with this raw hash."""

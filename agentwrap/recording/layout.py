@@ -5,12 +5,12 @@ same in a third of the time. What it does is what `fields_of` says it does (a te
 """
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from agentwrap.events import AnyEvent, Event, FileState
+from agentwrap.events import AnyEvent, Body, Event, FileState
 from agentwrap.recording.foreign import to_json
 
 _HEAD = frozenset({"at_ns", "span", "pid"})
@@ -18,12 +18,13 @@ _REQUIRED = object()
 """Stands for "no default": equal to nothing."""
 
 StateToJson = Callable[[FileState], tuple[dict[str, Any], bytes]]
+BodyToJson = Callable[[Body], tuple[dict[str, Any], Sequence[bytes]]]
 
 
 class Layout(msgspec.Struct, frozen=True):
     """One class: its `kind`, its fields as (name, default) by what they hold, and the compiled functions.
 
-    `fields(event, state)` makes the JSON object and the list of (field, SHA-256) of contents; `joined(event)` puts all
+    `fields(event, state, body)` makes the JSON object and the list of (field, SHA-256) of contents; `joined(event)` puts all
     foreign bytes into one string, NUL between them.
     """
 
@@ -33,13 +34,16 @@ class Layout(msgspec.Struct, frozen=True):
     many: tuple[tuple[str, Any], ...]
     pairs: tuple[tuple[str, Any], ...]
     states: tuple[tuple[str, Any], ...]
-    fields: Callable[[Any, StateToJson], tuple[dict[str, Any], list[tuple[str, int, bytes]]]]
+    bodies: tuple[tuple[str, Any], ...]
+    fields: Callable[[Any, StateToJson, BodyToJson], tuple[dict[str, Any], list[tuple[str, int, bytes]]]]
     joined: Callable[[Any], bytes]
 
 
 def _holds(hint: Any) -> str:
     if hint is FileState:
         return "states"
+    if hint is Body:
+        return "bodies"
     if hint is bytes:
         return "foreign"
     if hint == tuple[bytes, ...]:
@@ -70,7 +74,7 @@ _CONVERT = {"plain": "v", "foreign": "to_json(v)", "many": "strings(v)", "pairs"
 def _compile(groups: dict[str, list[tuple[str, Any]]]) -> dict[str, Any]:
     """The two functions of a class."""
     scope: dict[str, Any] = {"to_json": to_json, "strings": strings, "pairs": pairs}
-    lines = ["def fields(e, state):", "    d = {}", "    parts = []"]
+    lines = ["def fields(e, state, body):", "    d = {}", "    parts = []"]
     for group, convert in _CONVERT.items():
         for name, default in groups.get(group, ()):
             lines.append(f"    v = e.{name}")
@@ -82,6 +86,9 @@ def _compile(groups: dict[str, list[tuple[str, Any]]]) -> dict[str, Any]:
     for name, _ in sorted(groups.get("states", ())):
         lines += [f"    d['{name}'], digest = state(e.{name})", "    if digest:"]
         lines.append(f"        parts.append(('{name}', 0, digest))")
+    for name, _ in sorted(groups.get("bodies", ())):
+        lines += [f"    if e.{name}.size:", f"        d['{name}'], digests = body(e.{name})"]
+        lines.append(f"        parts += [('{name}', n, digest) for n, digest in enumerate(digests)]")
     lines += ["    return d, parts", "def joined(e):"]
     foreign = [f"e.{name}" for name, _ in groups.get("foreign", ())]
     foreign += [f"e.{name}.target" for name, _ in groups.get("states", ())]
@@ -100,7 +107,7 @@ def layout_of(event_class: type[Event]) -> Layout:
             default = _REQUIRED if info.default is msgspec.NODEFAULT else info.default
             groups.setdefault(_holds(hints[info.name]), []).append((info.name, default))
     told: dict[str, Any] = {
-        name: tuple(groups.get(name, ())) for name in ("plain", "foreign", "many", "pairs", "states")
+        name: tuple(groups.get(name, ())) for name in ("plain", "foreign", "many", "pairs", "states", "bodies")
     }
     return Layout(str(event_class.__struct_config__.tag), **told, **_compile(groups))
 
@@ -118,7 +125,7 @@ _STATE_FIELDS = _compile(
 
 def state_fields(state: FileState) -> dict[str, Any]:
     """The fields of a FileState that are our own words and numbers, without those that have their default."""
-    fields: dict[str, Any] = _STATE_FIELDS(state, None)[0]
+    fields: dict[str, Any] = _STATE_FIELDS(state, None, None)[0]
     return fields
 
 
