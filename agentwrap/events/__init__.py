@@ -31,6 +31,7 @@ from agentwrap.events.exchange import (
     ExchangeMessage,
     ExchangeNews,
     ExchangeReceived,
+    ExchangeRequested,
     ExchangeResponded,
     ExchangeSent,
 )
@@ -138,6 +139,7 @@ __all__ = [
     "ExchangeMessage",
     "ExchangeNews",
     "ExchangeReceived",
+    "ExchangeRequested",
     "ExchangeResponded",
     "ExchangeSent",
     "Family",

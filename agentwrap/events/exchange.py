@@ -43,6 +43,13 @@ class ExchangeSent(msgspec.Struct, frozen=True, tag="exchange.sent", tag_field="
     data: bytes
 
 
+class ExchangeRequested(msgspec.Struct, frozen=True, tag="exchange.requested", tag_field="kind"):
+    """The request is whole."""
+
+    exchange: int
+    at_ns: int
+
+
 class ExchangeResponded(msgspec.Struct, frozen=True, tag="exchange.responded", tag_field="kind"):
     """A response head is whole. Those before it with a status of 1xx (but 101) are left out."""
 
@@ -81,11 +88,18 @@ class ExchangeEnded(msgspec.Struct, frozen=True, tag="exchange.ended", tag_field
 
 
 ExchangeNews = (
-    ExchangeBegan | ExchangeSent | ExchangeResponded | ExchangeReceived | ExchangeMessage | ExchangeEnded
+    ExchangeBegan
+    | ExchangeSent
+    | ExchangeRequested
+    | ExchangeResponded
+    | ExchangeReceived
+    | ExchangeMessage
+    | ExchangeEnded
 )
 EXCHANGE_NEWS = (
     ExchangeBegan,
     ExchangeSent,
+    ExchangeRequested,
     ExchangeResponded,
     ExchangeReceived,
     ExchangeMessage,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
-from agentwrap.events import Gap, Item
+from agentwrap.events import EXCHANGE_NEWS, ExchangeNews, Gap, Item
 from agentwrap.gateway.connector import OWN4, OWN6, Connector, Refusal
 from agentwrap.gateway.reach import reach_of
 from agentwrap.launching.options import RunOptions
@@ -51,7 +51,10 @@ class GuardPorts(msgspec.Struct, frozen=True):
 
 
 class StartedGateway(msgspec.Struct):
-    """The run's gateway, from `start` to `close`. `callers`: the tracer's end, to be closed here once it has it."""
+    """The run's gateway, from `start` to `close`. `callers`: the tracer's end, to be closed here once it has it.
+
+    `read`: makes items of what passed through it; without one that is dropped.
+    """
 
     tier: Tier
     pid: int
@@ -59,6 +62,7 @@ class StartedGateway(msgspec.Struct):
     callers: socket.socket
     guard_ports: GuardPorts | None = None
     failure: str = ""
+    read: "Callable[[ExchangeNews], list[Item]] | None" = None
     inside: list[socket.socket] = msgspec.field(default_factory=list)
     _over: bool = False
     _thread: threading.Thread | None = None
@@ -138,7 +142,9 @@ class StartedGateway(msgspec.Struct):
                     number = max(number, message.number)
                 elif isinstance(message, wire.Failed):
                     self.failure = _failure_of(message).rstrip().rpartition("\n")[2]
-                elif not isinstance(message, wire.STATUS):
+                elif isinstance(message, EXCHANGE_NEWS):
+                    items += self.read(message) if self.read is not None else []
+                elif wire.is_item(message):
                     items.append(message)
             if items:
                 put(items)

@@ -365,10 +365,10 @@ class Session:
                     self.outcome.trace = told if message.step == "tracer" else ""
                 case wire.AckWanted(number):
                     wanted = number
-                case wire.Standing() | wire.Ready():
-                    pass
-                case _:
+                case _ if wire.is_item(message):
                     items.append(message)
+                case _:
+                    pass
         if items:
             self._pump.put(items)
         if wanted:

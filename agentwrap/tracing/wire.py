@@ -9,10 +9,11 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from socket import socket
+from typing import TypeGuard
 
 import msgspec
 
-from agentwrap.events import Content, Item
+from agentwrap.events import EXCHANGE_NEWS, Content, ExchangeNews, Item
 
 HEADER = struct.Struct("!I")
 MAX_FRAME_BYTES = 512 << 20
@@ -73,7 +74,12 @@ class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="kind"):
 
 Status = Standing | Failed | Stopped | MainEnded | AllEnded | AckWanted | Ready
 STATUS = (Standing, Failed, Stopped, MainEnded, AllEnded, AckWanted, Ready)
-Message = Item | Status
+Message = Item | Status | ExchangeNews
+
+
+def is_item(message: object) -> TypeGuard[Item]:
+    """Whether a message is for the recorder as it is."""
+    return not isinstance(message, (*STATUS, *EXCHANGE_NEWS))
 
 
 class Sender:
