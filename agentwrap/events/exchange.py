@@ -79,12 +79,18 @@ class ExchangeMessage(msgspec.Struct, frozen=True, tag="exchange.message", tag_f
 
 
 class ExchangeEnded(msgspec.Struct, frozen=True, tag="exchange.ended", tag_field="kind"):
-    """The last of an exchange. `detail`: what could not be read, or by whom it was cut."""
+    """The last of an exchange. `detail`: what could not be read, or by whom it was cut.
+
+    `sent_bytes`, `received_bytes`: of both bodies without their transfer coding (after a change to another protocol: of
+    what followed), also of bodies that were not told.
+    """
 
     exchange: int
     at_ns: int
     ending: ExchangeEnding
     detail: bytes = b""
+    sent_bytes: int = 0
+    received_bytes: int = 0
 
 
 ExchangeNews = (
