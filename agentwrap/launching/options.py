@@ -16,7 +16,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """What the user asked of a run. `environment` is the agent's, complete; `cwd` None: ours.
 
     `layers`: the policies, from flags to system. `publish`: (port of this machine, port of the agent's network).
-    `ask_waits`: somebody answers questions from elsewhere, also where the run has no terminal.
+    `ask_waits`: somebody answers questions from elsewhere, also where the run has no terminal. `intercept`: hosts (or
+    HOST:PORT) whose traffic is read besides the known model hosts; `no_intercept`: none is.
     """
 
     command: tuple[bytes, ...]
@@ -47,6 +48,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     ask_timeout_s: float = 300.0
     ask_waits: bool = False
     fail_on_deny: bool = False
+    intercept: tuple[str, ...] = ()
+    no_intercept: bool = False
     host_facts: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
