@@ -29,23 +29,26 @@ ALLOWED: dict[str, set[str]] = {
     "gateway.callers": BASE,
     "tracing.wire": BASE,
     "tracing": BASE | {"launching", "gateway.callers", "tracing.wire"},
-    "gateway": BASE | {"launching", "tracing.wire", "gateway.callers"},
+    "gateway": BASE | {"launching", "tracing.wire", "gateway.callers", "models"},
+    "models": BASE,
     "approvals": BASE,
     "recording": BASE,
     "recording.reader": BASE | {"recording"},
     "recording.snapshot": BASE | {"recording", "recording.reader"},
-    "evidence": BASE | {"recording", "recording.reader"},
+    "evidence": BASE | {"recording", "recording.reader", "models"},
     # What a row looks like to whoever shows or exports it; the reader fits it without knowing.
     "views.source": BASE,
-    "views": BASE | {"views.source", "recording.reader", "evidence"},
-    "export": BASE | {"views.source", "recording.reader", "evidence"},
-    "session": BASE | {"launching", "tracing", "gateway", "gateway.callers", "tracing.wire", "approvals", "recording"},
+    "views": BASE | {"views.source", "recording.reader", "evidence", "models"},
+    "export": BASE | {"views.source", "recording.reader", "evidence", "models"},
+    "session": BASE
+    | {"launching", "tracing", "gateway", "gateway.callers", "tracing.wire", "approvals", "recording", "models"},
     "cli": BASE
-    | {"session", "launching", "approvals", "recording", "evidence", "views", "export", *READ, "views.source"},
+    | {"session", "launching", "approvals", "recording", "models"}
+    | {"evidence", "views", "export", *READ, "views.source"},
 }
 # The pure half takes facts and gives answers: no file, clock, process, socket or chance.
 PURE = {
-    *("events", "errors", "text", "policy", "export", "views"),
+    *("events", "errors", "text", "policy", "export", "views", "models", "gateway.capture"),
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
     *("launching.seccomp", "launching.plan", "launching.enforcement", "launching.survey"),
     *("gateway.callers", "gateway.dns", "gateway.client_hello", "gateway.http_head", "gateway.first_flight"),

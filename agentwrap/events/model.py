@@ -24,7 +24,8 @@ class ModelRequest(Event, frozen=True, kw_only=True, tag="model.request"):
     `agent_parent`: span or tool call which that agent was started by; `joined`: how the call was found to belong to the
     agent (`id`: the client said so; `prefix`: the same messages again; `process`: the same process; `first`: a new
     one). `attempt`: 1 for the first try; `retry_of`: the call it tries again. `messages`: in the request, `repeated` of
-    them are as in the agent's call before, `dropped` of that call's are not in this one.
+    them are as in the agent's call before, `dropped` of that call's are not in this one. `problem`: what of the body
+    could not be read.
     """
 
     call: str
@@ -51,6 +52,7 @@ class ModelRequest(Event, frozen=True, kw_only=True, tag="model.request"):
     encoding: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     request: Body = Body()
+    problem: bytes = b""
 
     @property
     def subject(self) -> bytes:

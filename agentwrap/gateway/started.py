@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -50,10 +50,22 @@ class GuardPorts(msgspec.Struct, frozen=True):
     dns: int
 
 
+class Traffic(Protocol):
+    """Who makes items of the exchanges that pass."""
+
+    def read(self, news: ExchangeNews) -> list[Item]:
+        """What the next news make."""
+        ...
+
+    def finish(self) -> list[Item]:
+        """What is left when there are no more."""
+        ...
+
+
 class StartedGateway(msgspec.Struct):
     """The run's gateway, from `start` to `close`. `callers`: the tracer's end, to be closed here once it has it.
 
-    `read`: makes items of what passed through it; without one that is dropped.
+    `traffic`: makes items of what passed through it; without one that is dropped.
     """
 
     tier: Tier
@@ -62,7 +74,7 @@ class StartedGateway(msgspec.Struct):
     callers: socket.socket
     guard_ports: GuardPorts | None = None
     failure: str = ""
-    read: "Callable[[ExchangeNews], list[Item]] | None" = None
+    traffic: "Traffic | None" = None
     inside: list[socket.socket] = msgspec.field(default_factory=list)
     _over: bool = False
     _thread: threading.Thread | None = None
@@ -125,6 +137,8 @@ class StartedGateway(msgspec.Struct):
             if not data:
                 break
             self._take(frames, data, put, flush)
+        if self.traffic is not None:
+            put(self.traffic.finish())
         if not self._over:
             self.failure = self.failure or "the gateway died: nothing could be connected to from then on"
             put([_lost(now())])
@@ -143,7 +157,7 @@ class StartedGateway(msgspec.Struct):
                 elif isinstance(message, wire.Failed):
                     self.failure = _failure_of(message).rstrip().rpartition("\n")[2]
                 elif isinstance(message, EXCHANGE_NEWS):
-                    items += self.read(message) if self.read is not None else []
+                    items += self.traffic.read(message) if self.traffic is not None else []
                 elif wire.is_item(message):
                     items.append(message)
             if items:

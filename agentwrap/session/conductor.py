@@ -19,6 +19,7 @@ from agentwrap.errors import EXIT_FAILED, EXIT_NOT_COVERED, EXIT_TIMEOUT, Agentw
 from agentwrap.launching.options import Outcome, RunOptions, errno_name, option_words
 from agentwrap.session.endings import clock_jump, die_of, end_orphans, tracer_lost
 from agentwrap.session.following import WATCHED_SIGNALS, Following, fork_tracer, working_directory
+from agentwrap.session.model_traffic import ModelTraffic
 
 if TYPE_CHECKING:
     from agentwrap.approvals.desk import Desk
@@ -220,6 +221,7 @@ class Session:
                 "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
             )
         if self._around.gateway is not None:
+            self._around.gateway.traffic = ModelTraffic(self._now)
             self._around.gateway.attend(self._hearing(self._around.gateway), self._pump.flush, self._now)
 
     def _hearing(self, gateway: "StartedGateway") -> "Callable[[list[Item]], None]":

@@ -1,0 +1,123 @@
+"""News of exchanges in, items for the recorder out: secrets, contents, events. Pure.
+
+What is no call of a known API is told as a plain exchange. Nothing foreign makes it raise: what cannot be read is
+stored as it came, and the event says so.
+"""
+
+from collections.abc import Callable
+
+from agentwrap.events import ExchangeNews, Item
+from agentwrap.events.exchange import (
+    ExchangeBegan,
+    ExchangeEnded,
+    ExchangeMessage,
+    ExchangeReceived,
+    ExchangeRequested,
+    ExchangeResponded,
+    ExchangeSent,
+)
+from agentwrap.models import plain_http, secrets
+from agentwrap.models.calls import Call, Calls
+from agentwrap.models.conversations import Conversations
+from agentwrap.models.passing import Passing
+from agentwrap.models.prices import Pricing, unknown
+from agentwrap.models.shape import Shape
+from agentwrap.models.shapes import recognise
+from agentwrap.models.sockets import SocketCalls
+
+_OPEN_MAX = 4096
+
+
+class _Open:
+    """An exchange under way, and what is being made of it."""
+
+    __slots__ = ("call", "passing", "shape", "socket")
+
+    def __init__(self, passing: Passing, shape: Shape | None) -> None:
+        self.passing = passing
+        self.shape = shape
+        self.call: Call | None = None
+        self.socket: SocketCalls | None = None
+
+
+class Decoder:
+    """All exchanges of one run. `emit` takes what is made, in order."""
+
+    def __init__(self, emit: Callable[[Item], None], pricing: Pricing = unknown) -> None:
+        self._emit = emit
+        self._calls = Calls(emit, Conversations(), pricing)
+        self._open: dict[int, _Open] = {}
+        self._plain = 0
+
+    def feed(self, news: ExchangeNews) -> None:
+        """Take the next news."""
+        if isinstance(news, ExchangeBegan):
+            self._begin(news)
+            return
+        one = self._open.get(news.exchange)
+        if one is None:
+            return
+        match news:
+            case ExchangeSent():
+                one.passing.up.add(news.data, news.at_ns)
+                if one.passing.request_is_whole():
+                    self._ask(one)
+            case ExchangeRequested():
+                self._ask(one)
+            case ExchangeResponded():
+                self._respond(one, news)
+            case ExchangeReceived():
+                self._ask(one)
+                one.passing.down.add(news.data, news.at_ns)
+            case ExchangeMessage():
+                if one.socket is not None:
+                    one.socket.message(news)
+            case ExchangeEnded():
+                del self._open[news.exchange]
+                self._end(one, news)
+
+    def finish(self, at_ns: int) -> None:
+        """Nothing more will come: what is still open is told with what came."""
+        for number in list(self._open):
+            self.feed(ExchangeEnded(number, at_ns, "cut-by-client", b"the run ended"))
+
+    def _begin(self, began: ExchangeBegan) -> None:
+        found = secrets.of_head(began.headers, began.target)
+        if found is not None:
+            self._emit(found)
+        passing = Passing(began)
+        wants_socket = began.method == b"GET" and passing.header(b"upgrade").lower() == b"websocket"
+        method = b"POST" if wants_socket else began.method
+        one = _Open(passing, recognise(method, began.host, passing.path))
+        passing.is_socket = wants_socket
+        self._open[began.exchange] = one
+        if len(self._open) > _OPEN_MAX:
+            oldest = next(iter(self._open))
+            self.feed(ExchangeEnded(oldest, began.at_ns, "unreadable", b"too many exchanges at once"))
+
+    def _ask(self, one: _Open) -> None:
+        if one.shape is None or one.passing.told or one.passing.is_socket:
+            return
+        one.passing.told = True
+        one.call = self._calls.asked(one.passing, one.shape)
+
+    def _respond(self, one: _Open, responded: ExchangeResponded) -> None:
+        found = secrets.of_head(responded.headers, b"")
+        if found is not None:
+            self._emit(found)
+        one.passing.responded = responded
+        if one.passing.is_socket and one.shape is not None and responded.status == 101:
+            one.socket = SocketCalls(one.passing, one.shape, self._calls)
+        elif one.passing.request_is_whole() or not one.passing.up.size:
+            self._ask(one)
+
+    def _end(self, one: _Open, ended: ExchangeEnded) -> None:
+        if one.socket is not None:
+            one.socket.end(ended)
+            return
+        self._ask(one)
+        if one.call is not None:
+            self._calls.answered(one.call, one.passing, ended)
+            return
+        self._plain += 1
+        plain_http.tell(f"h{self._plain}", one.passing, ended, self._emit)
