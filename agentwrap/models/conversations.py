@@ -46,11 +46,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class OpenTool(msgspec.Struct):
-    """A tool call without a result so far."""
+    """A tool call without a result so far. `agents`: how many began while it was open, and are taken for its own."""
 
     tool: str
     id: bytes
     name: bytes
+    agents: int = 0
 
 
 class _Agent(msgspec.Struct):
@@ -60,12 +61,14 @@ class _Agent(msgspec.Struct):
     key: bytes
     model: bytes
     tools: int
+    parent: str
     identities: tuple[bytes, ...] = ()
     turn: str = ""
     call: str = ""
     first_try: str = ""
     attempt: int = 1
     failed: bool = False
+    answered: bool = False
     responses: OrderedDict[bytes, None] = msgspec.field(default_factory=OrderedDict)
     open_tools: OrderedDict[bytes, OpenTool] = msgspec.field(default_factory=OrderedDict)
     known_results: OrderedDict[bytes, None] = msgspec.field(default_factory=OrderedDict)
@@ -86,7 +89,6 @@ class Conversations:
         """Place a call that begins now."""
         identities = tuple(message.identity for message in asked.facts.messages)
         agent, joined = self._find(asked, identities)
-        parent = agent.span if agent is not None else self._parent(asked)
         repeated = dropped = 0
         if agent is None:
             agent = self._new(asked)
@@ -101,15 +103,16 @@ class Conversations:
             agent.turn, agent.first_try, agent.attempt = self._next("t"), call, 1 + asked.retries
         else:
             agent.attempt += 1
-        agent.identities, agent.call, agent.failed = identities, call, False
+        agent.identities, agent.call, agent.failed, agent.answered = identities, call, False, False
         agent.model, agent.tools = asked.facts.model, asked.facts.tools
         self._agents.move_to_end(agent.id)
         retry_of = agent.first_try if agent.first_try != call else ""
-        return Place(call, agent.id, parent, agent.turn, joined, agent.attempt, retry_of, repeated, dropped)
+        return Place(call, agent.id, agent.parent, agent.turn, joined, agent.attempt, retry_of, repeated, dropped)
 
     def _new(self, asked: Asked) -> _Agent:
         facts = asked.facts
-        agent = _Agent(self._next("a"), asked.api, asked.span, asked.key or facts.session, facts.model, facts.tools)
+        parent, key = self._parent(asked), asked.key or facts.session
+        agent = _Agent(self._next("a"), asked.api, asked.span, key, facts.model, facts.tools, parent)
         self._agents[agent.id] = agent
         if len(self._agents) > _AGENTS_MAX:
             self._agents.popitem(last=False)
@@ -126,14 +129,14 @@ class Conversations:
         most = 0
         for agent in latest_first:
             shared = _common(agent.identities, identities)
-            # Half of it again: a client may shorten what it sends, and two agents may begin alike.
-            if shared > most and shared * 2 >= len(agent.identities):
+            if shared > most and _goes_on(agent, asked, identities, shared):
                 best, most = agent, shared
         if best is not None:
             return best, "prefix"
         key = asked.key or facts.session
         for agent in latest_first:
-            if key and agent.key == key and _same_kind(agent, asked) and not agent.open_tools:
+            alone = not agent.open_tools and not agent.parent.startswith("x")
+            if key and agent.key == key and _same_kind(agent, asked) and alone:
                 return agent, "id"  # everything was put in other words: a compaction
         return None, "first"
 
@@ -147,7 +150,9 @@ class Conversations:
         ]
         starting = [tool for tool in waiting if _starts_agents(tool.name)]
         if starting and asked.facts.tools:
-            return starting[-1].tool
+            chosen = min(starting, key=lambda tool: tool.agents)
+            chosen.agents += 1
+            return chosen.tool
         return asked.span
 
     def answered(self, place: Place, response_id: bytes, *, failed: bool) -> None:
@@ -156,7 +161,7 @@ class Conversations:
         if agent is None:
             return
         if agent.call == place.call:
-            agent.failed = failed
+            agent.failed, agent.answered = failed, True
         if response_id:
             _remember(agent.responses, response_id, _RESPONSES_MAX)
 
@@ -198,6 +203,18 @@ def _common(before: tuple[bytes, ...], now: tuple[bytes, ...]) -> int:
             break
         count += 1
     return count
+
+
+def _goes_on(agent: _Agent, asked: Asked, identities: tuple[bytes, ...], shared: int) -> bool:
+    """Whether a request that begins like the agent's last one is its next one, not another agent's that began alike."""
+    if shared * 2 < len(agent.identities):
+        return False  # a client may shorten what it sends, but not to less than half
+    if not agent.answered and len(identities) <= len(agent.identities):
+        return False  # it waits for its answer: this is somebody beside it
+    key = asked.key or asked.facts.session
+    if key and agent.key:
+        return key == agent.key
+    return agent.span == asked.span or shared > 1
 
 
 def _same_kind(agent: _Agent, asked: Asked) -> bool:
