@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentwrap.events import AnyEvent, Body, FileState, PolicyLoaded, ProcessExec, RunStart
+from agentwrap.recording.envelope import Part
 from agentwrap.recording.foreign import to_json, to_subject
 from agentwrap.recording.layout import LAYOUTS, Layout, state_fields
+from agentwrap.recording.lists import fold, role_of
 from agentwrap.recording.redact import Redactor
 
 _encode = msgspec.json.Encoder().encode
@@ -29,9 +31,13 @@ class Stored(NamedTuple):
     keyed: str
 
 
-Columns = tuple[int, str, str, int | None, str | None, str | None, bytes, list[tuple[str, int, bytes]], dict[str, Any]]
-"""(at_ns, kind, span, pid, subject, verdict, data, parts, fields): a row of `event` without `seq` and `leaf`, `data` as
-bytes; its parts; and the object that `data` is the JSON of. A plain tuple: one is made for every event.
+Below = dict[bytes, bytes | None]
+"""What a row names through lists: SHA-256 of contents (None), and of the lists (their bytes)."""
+
+Columns = tuple[int, str, str, int | None, str | None, str | None, bytes, list[Part], dict[str, Any], Below]
+"""(at_ns, kind, span, pid, subject, verdict, data, parts, fields, below): a row of `event` without `seq` and `leaf`,
+`data` as bytes; its parts; the object that `data` is the JSON of; and what lies below the parts. A plain tuple: one is
+made for every event.
 """
 
 
@@ -43,6 +49,7 @@ class Encoder:
         self._suspicious = redactor.suspicious
         self._lookup = lookup
         self._shape_only = shape_only
+        self._below: Below = {}
 
     def columns(self, event: AnyEvent) -> Columns:
         """Redact `event` and lay it out as a row."""
@@ -52,6 +59,9 @@ class Encoder:
             event = self._redacted(event, layout)
         fields, parts = layout.fields(event, self._state, self._body)
         subject = event.subject
+        below = self._below
+        if below:
+            self._below = {}
         return (
             event.at_ns,
             layout.kind,
@@ -62,6 +72,7 @@ class Encoder:
             _encode(fields),
             parts,
             fields,
+            below,
         )
 
     def _state(self, state: FileState) -> tuple[dict[str, Any], bytes]:
@@ -73,8 +84,8 @@ class Encoder:
             told["target"] = to_json(state.target)
         return (told, self._name_content(state.raw, told)) if state.raw else (told, b"")
 
-    def _body(self, body: Body) -> tuple[dict[str, Any], list[bytes]]:
-        """A Body as JSON, and the SHA-256 of its stored pieces in order."""
+    def _body(self, body: Body, role: str) -> tuple[dict[str, Any], list[Part]]:
+        """A Body as JSON, and its parts."""
         told: dict[str, Any] = {"size": body.size}
         found = [self._lookup(piece) for piece in body.pieces]
         stored = [one for one in found if one is not None]
@@ -83,7 +94,12 @@ class Encoder:
         if body.omitted or len(stored) < len(found) or self._shape_only:
             told["omitted"] = body.omitted or "not-kept"
             return told, []
-        return told, [one.sha256 for one in stored]
+        folded = fold([one.sha256 for one in stored])
+        if folded.depth:
+            self._below.update(dict.fromkeys(one.sha256 for one in stored))
+            self._below.update(folded.lists)
+        role = role_of(role, folded.depth)
+        return told, [(role, ordinal, digest) for ordinal, digest in enumerate(folded.top)]
 
     def _name_content(self, raw: bytes, told: dict[str, Any]) -> bytes:
         """Say in `told` what is known of the content with this raw hash."""

@@ -18,14 +18,14 @@ _REQUIRED = object()
 """Stands for "no default": equal to nothing."""
 
 StateToJson = Callable[[FileState], tuple[dict[str, Any], bytes]]
-BodyToJson = Callable[[Body], tuple[dict[str, Any], Sequence[bytes]]]
+BodyToJson = Callable[[Body, str], tuple[dict[str, Any], Sequence[tuple[str, int, bytes]]]]
 
 
 class Layout(msgspec.Struct, frozen=True):
     """One class: its `kind`, its fields as (name, default) by what they hold, and the compiled functions.
 
-    `fields(event, state, body)` makes the JSON object and the list of (field, SHA-256) of contents; `joined(event)` puts all
-    foreign bytes into one string, NUL between them.
+    `fields(event, state, body)` makes the JSON object and the parts, in the order of their keys; `joined(event)` puts
+    all foreign bytes but those in pairs into one string, NUL between them.
     """
 
     kind: str
@@ -87,8 +87,8 @@ def _compile(groups: dict[str, list[tuple[str, Any]]]) -> dict[str, Any]:
         lines += [f"    d['{name}'], digest = state(e.{name})", "    if digest:"]
         lines.append(f"        parts.append(('{name}', 0, digest))")
     for name, _ in sorted(groups.get("bodies", ())):
-        lines += [f"    if e.{name}.size:", f"        d['{name}'], digests = body(e.{name})"]
-        lines.append(f"        parts += [('{name}', n, digest) for n, digest in enumerate(digests)]")
+        lines += [f"    if e.{name}.size:", f"        d['{name}'], found = body(e.{name}, '{name}')"]
+        lines.append("        parts += found")
     lines += ["    return d, parts", "def joined(e):"]
     foreign = [f"e.{name}" for name, _ in groups.get("foreign", ())]
     foreign += [f"e.{name}.target" for name, _ in groups.get("states", ())]

@@ -15,7 +15,7 @@ import msgspec
 from agentwrap.events import AnyEvent, Content, RunStart, Secrets
 from agentwrap.recording import output
 from agentwrap.recording.contents import Contents
-from agentwrap.recording.encode import Encoder
+from agentwrap.recording.encode import Below, Encoder
 from agentwrap.recording.envelope import Part, envelope, leaf_hash, meta_digest
 from agentwrap.recording.finish import finish, seal_file
 from agentwrap.recording.merkle import Tree
@@ -31,6 +31,7 @@ _SPAN = "INSERT OR REPLACE INTO span VALUES (?,?,?,?,?,?,?,?)"
 _BLOB = "INSERT OR IGNORE INTO blob VALUES (?,?,NULL,?)"
 _PART = "INSERT INTO part VALUES (?,?,?,?)"
 _CHECKPOINT = "INSERT OR REPLACE INTO checkpoint VALUES (?,?,?,?)"
+_SMALL_BYTES = 64 * 32
 _PLAIN_META = frozenset(
     {"format", "run_id", "tool_version", "started_unix_ns", "mode", "kernel", "arch", "clocks", "shape_only"}
 )
@@ -121,7 +122,7 @@ class Recorder:
         if type(event) is RunStart:
             for name, value in event.environment:
                 self.redactor.learn(name, value)
-        at_ns, kind, span, pid, subject, verdict, data, parts, fields = self._encoder.columns(event)
+        at_ns, kind, span, pid, subject, verdict, data, parts, fields, below = self._encoder.columns(event)
         seq = self._tree.count + 1
         leaf = leaf_hash(envelope(seq, at_ns, kind, span, pid, subject, verdict, data, parts))
         self._tree.add(leaf)
@@ -129,15 +130,20 @@ class Recorder:
         if kind in SPAN_KINDS:
             self._spans.apply(at_ns, kind, span, pid, subject or "", fields)
         if parts:
-            self._keep(seq, parts)
+            self._keep(seq, parts, below)
         return seq
 
-    def _keep(self, seq: int, parts: list[Part]) -> None:
+    def _keep(self, seq: int, parts: list[Part], below: Below) -> None:
         for role, ordinal, digest in parts:
             self._parts.append((seq, role, ordinal, digest))
-            data = self._contents.take(digest)
-            if data is not None:
-                self._blobs.append((digest, len(data), data))
+            if digest not in below:
+                self._keep_bytes(digest, self._contents.take(digest))
+        for digest, listed in below.items():
+            self._keep_bytes(digest, listed if listed is not None else self._contents.take(digest))
+
+    def _keep_bytes(self, digest: bytes, data: bytes | None) -> None:
+        if data is not None:
+            self._blobs.append((digest, len(data), data))
 
     def content(self, content: Content) -> None:
         """Take a content that a later event will name; one from before is also kept raw for `undo`."""
@@ -201,7 +207,8 @@ class Recorder:
 
     def shed(self) -> None:
         """Give up the bytes of contents not yet written (their hashes stay), where there is no room for them."""
-        self._blobs = [(digest, size, None) for digest, size, _ in self._blobs]
+        # Small ones stay: what is a list among them says what the others are.
+        self._blobs = [(digest, size, data if size <= _SMALL_BYTES else None) for digest, size, data in self._blobs]
 
     def abandon(self) -> None:
         """Let go of the file as it is: torn, with every committed event in it."""

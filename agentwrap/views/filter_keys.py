@@ -16,6 +16,7 @@ KINDS = (
     "file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special", "file.read",
     "net.connect", "net.bind", "net.listen", "net.send", "dns.server",
     "policy", "net.decision", "net.closed", "net.refused", "dns.query", "act.denied", "ask.waiting", "ask.answered",
+    "model.request", "model.response", "tool.call", "tool.result", "http.exchange", "claim", "session.file",
 )  # fmt: skip
 CLASSES = {
     "file": ("file",),

@@ -13,7 +13,7 @@ import pytest
 import sample_wall
 from recordings import make
 
-from agentwrap.events import AnyEvent, FileState
+from agentwrap.events import AnyEvent, Body, FileState
 from agentwrap.evidence.verify import verify
 from agentwrap.recording import layout, output, seal
 from agentwrap.recording.header import APPLICATION_ID, USER_VERSION
@@ -40,12 +40,12 @@ def shown(default: object) -> str:
     if default is msgspec.NODEFAULT:
         return ""
     if isinstance(default, bytes):
-        return '`""`'
-    return f"`{json.dumps(default)}`"
+        return f"`{json.dumps(default.decode())}`"
+    return "`none`" if default == Body() else f"`{json.dumps(default)}`"
 
 
 def word_for(hint: object) -> str:
-    simple = {bytes: "foreign", int: "int", bool: "bool", str: "word", FileState: "state"}
+    simple = {bytes: "foreign", int: "int", bool: "bool", str: "word", FileState: "state", Body: "body"}
     if hint in simple:
         return simple[hint]  # type: ignore[index]
     shapes = {
@@ -55,6 +55,7 @@ def word_for(hint: object) -> str:
         tuple[tuple[str, str], ...]: "pairs",
         tuple[int, int]: "pair",
         int | None: "int",
+        bool | None: "bool",
     }
     if hint in shapes:
         return shapes[hint]  # type: ignore[index]
@@ -87,6 +88,11 @@ def test_every_field_of_a_kind_is_told_with_its_type_and_default(kind: str) -> N
 def test_fields_of_a_file_state() -> None:
     told = {name: cells[:2] for name, cells in rows(section("File states")).items()}
     assert told == struct_rows(FileState, {"raw"})
+
+
+def test_fields_of_a_body() -> None:
+    told = {name: cells[:2] for name, cells in rows(section("Bodies")).items()}
+    assert told == struct_rows(Body, {"pieces"})
 
 
 def database() -> sqlite3.Connection:

@@ -14,7 +14,7 @@ import pytest
 from recordings import make
 
 from agentwrap.errors import AgentwrapError
-from agentwrap.events import AnyEvent, Content, FileEdit, FileState, NetConnect, RunEnd
+from agentwrap.events import AnyEvent, Body, Content, FileEdit, FileState, NetConnect, RunEnd
 from agentwrap.recording.envelope import envelope, leaf_hash
 from agentwrap.recording.foreign import to_bytes
 from agentwrap.recording.layout import LAYOUTS, layout_of
@@ -75,9 +75,13 @@ def test_compiled_layouts_do_what_their_lists_say(event_class: type) -> None:
         values[name] = ((name.encode(), b"v"),)
     for name, _ in plan.states:
         values[name] = FileState(target=name.encode() + b"-target")
+    for name, _ in plan.bodies:
+        values[name] = Body(7, (name.encode(),))
     event = event_class(**values)
-    fields, parts = plan.fields(event, lambda state: ({"target": state.target.decode()}, state.target))
-    assert parts == [(name, 0, name.encode() + b"-target") for name, _ in sorted(plan.states)]
+    fields, parts = plan.fields(event, state_to_json, body_to_json)
+    told = [(name, 0, name.encode() + b"-target") for name, _ in plan.states]
+    told += [(name, 3, name.encode()) for name, _ in plan.bodies]
+    assert parts == sorted(told)
     assert set(fields) == set(values) - {"at_ns"}
     joined = plan.joined(event).split(b"\0")
     for name, _ in plan.foreign:
@@ -90,7 +94,16 @@ def test_compiled_layouts_do_what_their_lists_say(event_class: type) -> None:
         assert name.encode() + b"-target" in joined
     # Defaults are left out.
     if all(default is not _required(plan) for group in (plan.plain, plan.foreign) for _, default in group):
-        assert plan.fields(event_class(at_ns=1), lambda _: ({}, b""))[0].keys() <= {name for name, _ in plan.states}
+        empty = plan.fields(event_class(at_ns=1), lambda _: ({}, b""), body_to_json)[0]
+        assert empty.keys() <= {name for name, _ in plan.states}
+
+
+def state_to_json(state: FileState) -> tuple[dict[str, object], bytes]:
+    return {"target": state.target.decode()}, state.target
+
+
+def body_to_json(body: Body, role: str) -> tuple[dict[str, object], list[tuple[str, int, bytes]]]:
+    return {"size": body.size}, [(role, 3, body.pieces[0])]
 
 
 def _required(plan: object) -> object:
