@@ -6,6 +6,7 @@ Knows the ioctls; knows nothing of what a call means. A tracee that was killed m
 import errno
 import fcntl
 import struct
+from typing import Protocol
 
 # linux/seccomp.h, generic encoding: SEND, ID_VALID, ADDFD
 _SEND, _ID_VALID, _ADDFD = 0xC0182101, 0x40082102, 0x40182103
@@ -15,6 +16,22 @@ _pack_add = struct.Struct("=QIIII").pack
 _pack_id = struct.Struct("=Q").pack
 ERESTARTSYS = 512
 """Not for programs: the kernel makes EINTR or a restart of it when the signal is delivered (signal(7))."""
+
+
+class Answering(Protocol):
+    """How the guard's parts say what a call comes to; `request` is the one of the `Call`."""
+
+    def value(self, request: int, value: int) -> None:
+        """The call is not made and returns `value`."""
+
+    def error(self, request: int, number: int) -> None:
+        """The call is not made and fails with errno `number`."""
+
+    def outcome(self, request: int, number: int) -> None:
+        """The call is not made; it succeeded (0) or failed with errno `number`."""
+
+    def stands(self, request: int) -> bool:
+        """Whether the caller still waits: its thread id and its memory are then its own."""
 
 
 class Answers:

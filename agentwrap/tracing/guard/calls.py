@@ -13,13 +13,14 @@ Arguments = tuple[int, ...]
 
 
 class Call(NamedTuple):
-    """Who asks. `wide`: its structs have the 64-bit layout."""
+    """Who asks. `wide`: its structs have the 64-bit layout; `descriptor`: what the first argument names."""
 
     process: Process
     tid: int
     request: int
     wide: bool
     name: str
+    descriptor: int = -1
 
 
 class UnavailableError(PermissionError):

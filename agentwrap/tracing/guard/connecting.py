@@ -10,7 +10,7 @@ import socket
 
 from agentwrap.events import Transport
 from agentwrap.tracing.guard import raw_calls, sockaddr
-from agentwrap.tracing.guard.answers import Answers
+from agentwrap.tracing.guard.answers import Answering
 from agentwrap.tracing.guard.calls import ANSWERED, PASS, Arguments, Call, UnavailableError, fail, read
 from agentwrap.tracing.guard.listeners import LISTENING, SYN_SENT
 from agentwrap.tracing.guard.nowhere import Nowhere
@@ -18,7 +18,7 @@ from agentwrap.tracing.guard.route import Router
 from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, AF_UNSPEC, STORAGE, Endpoint
 from agentwrap.tracing.guard.sockets import STREAM, Known, Sockets, inode_of
 from agentwrap.tracing.guard.told import Told
-from agentwrap.tracing.guard.waiting import KILLED, Workers, until
+from agentwrap.tracing.guard.waiting import GIVEN_UP, Until, Waiting
 from agentwrap.tracing.syscalls.addresses import DNS_PORT
 from agentwrap.tracing.tracee import Memory, signed
 
@@ -42,8 +42,10 @@ def begin(sock: socket.socket, address: bytes) -> tuple[int, bool]:
 
 
 def finish(sock: socket.socket, address: bytes) -> int:
-    """The outcome of a connect that is over. Asked again, the kernel takes the socket as connected (af_inet.c)."""
-    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or raw_calls.connect(sock.fileno(), address)
+    """The outcome of a connect that is over. Asked again, the kernel takes note of it, too (af_inet.c)."""
+    number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    taken = raw_calls.connect(sock.fileno(), address)
+    return number or taken
 
 
 class Connecting:
@@ -52,11 +54,11 @@ class Connecting:
     def __init__(
         self,
         memory: Memory,
-        answers: Answers,
+        answers: Answering,
         sockets: Sockets,
         router: Router,
         told: Told,
-        workers: Workers,
+        workers: Waiting,
         nowhere: Nowhere,
     ) -> None:
         self._memory = memory
@@ -136,14 +138,14 @@ class Connecting:
             try:
                 self._router.announce(call.process, known, sock, to)
             except BlockingIOError:
-                self._later(call, known, sock, to, sockaddr.encode(target, known.family), begun=0)
+                self._later(call, known, sock, to, sockaddr.encode(target, known.family))
                 return ANSWERED
         return self._start(call, known, sock, to, sockaddr.encode(target, known.family))
 
     def _start(self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes) -> int:
         number, waits = begin(sock, address)
         if waits:
-            self._later(call, known, sock, to, address, begun=number)
+            self._wait(call, known, sock, to, address, begun=number)
             return ANSWERED
         self._connected(known, sock, to, number)
         return self._done(call, number)
@@ -156,47 +158,42 @@ class Connecting:
             known.port = raw_calls.port_of(sock)
             self._sockets.drop(known)
 
-    def _later(
-        self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes, *, begun: int
-    ) -> None:
-        """The outcome has to be waited for: on a thread of its own, with a duplicate of its own.
-
-        `begun`: what the kernel said to it so far; 0: the gateway was not told yet, and nothing is begun.
-        """
+    def _later(self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes) -> None:
+        """The gateway is too busy to be told who calls: told later, and only then anything is begun."""
         known.connecting = True
         ours = raw_calls.duplicate(sock)
 
-        def wait() -> None:
+        def tell() -> None:
             number = errno.ECONNABORTED
             try:
-                number = self._wait(call, known, ours, to, address, begun=begun)
+                self._router.announce(call.process, known, ours, to, wait=True)
+                number = self._start(call, known, ours, to, address)
             except OSError as error:
                 number = error.errno or number
             finally:
-                known.connecting = False
                 ours.close()
-                if number != KILLED:
+                if number != ANSWERED:
+                    known.connecting = False
                     self._answers.outcome(call.request, number)
 
-        self._workers.run(wait)
+        self._workers.run(tell)
 
-    def _wait(self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes, *, begun: int) -> int:
-        number, waits = begun, True
-        if not begun:
-            self._router.announce(call.process, known, sock, to, wait=True)
-            number, waits = begin(sock, address)
-        if waits:
-            limit = raw_calls.time_limit_s(sock, socket.SO_SNDTIMEO)
-            ready = lambda patience: raw_calls.ready_to_write(sock, patience)  # noqa: E731
-            ended = until(ready, self._answers, call.request, call.tid, limit)
+    def _wait(self, call: Call, known: Known, sock: socket.socket, to: Endpoint, address: bytes, *, begun: int) -> None:
+        """The outcome has to be waited for. `begun`: what the kernel said to it so far."""
+        known.connecting = True
+
+        def done(ours: socket.socket, ended: int) -> int:
+            if ended not in GIVEN_UP:
+                number = ended or ours.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                taken = begin(ours, address)[0]
+                number = number or taken
+                self._connected(known, ours, to, number)
+                return -number
             # Given up because of a signal or SO_SNDTIMEO: the connection goes on, as natively (connect(2)).
-            if not ended:
-                number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) or begin(sock, address)[0]
-            else:
-                self._connected(known, sock, to, errno.EINPROGRESS)
-                return number if ended == errno.ETIMEDOUT else ended
-        self._connected(known, sock, to, number)
-        return number
+            self._connected(known, ours, to, errno.EINPROGRESS)
+            return -(begun if ended == errno.ETIMEDOUT else ended)
+
+        self._workers.wait(self._answers, call, sock, Until.CONNECTED, done)
 
     def _again(self, call: Call, known: Known) -> int:
         """A connect on a socket that we connected and kept no duplicate of."""

@@ -11,14 +11,14 @@ import socket
 import struct
 
 from agentwrap.tracing.guard import messages, raw_calls, sockaddr
-from agentwrap.tracing.guard.answers import Answers
+from agentwrap.tracing.guard.answers import Answering
 from agentwrap.tracing.guard.calls import ANSWERED, PASS, Arguments, Call, fail, read, write
 from agentwrap.tracing.guard.connecting import Connecting
 from agentwrap.tracing.guard.route import Router
 from agentwrap.tracing.guard.sockaddr import AF_INET, STORAGE, Endpoint
 from agentwrap.tracing.guard.sockets import STREAM, Known, Sockets, inode_of
 from agentwrap.tracing.guard.told import Told
-from agentwrap.tracing.guard.waiting import Workers, until
+from agentwrap.tracing.guard.waiting import Until, Waiting
 from agentwrap.tracing.syscalls.addresses import DNS_PORT
 from agentwrap.tracing.tracee import Memory, signed
 
@@ -36,11 +36,11 @@ class Datagrams:
     def __init__(
         self,
         memory: Memory,
-        answers: Answers,
+        answers: Answering,
         sockets: Sockets,
         router: Router,
         told: Told,
-        workers: Workers,
+        workers: Waiting,
         connecting: Connecting,
     ) -> None:
         self._memory = memory
@@ -216,26 +216,13 @@ class Datagrams:
                 known.told = to
 
     def _later(self, call: Call, sock: socket.socket, payload: bytes, flags: int, address: bytes | None) -> None:
-        ours = raw_calls.duplicate(sock)
+        def done(ours: socket.socket, ended: int) -> int | None:
+            if ended:
+                return -(errno.EAGAIN if ended == errno.ETIMEDOUT else abs(ended))
+            outcome = raw_calls.send(ours.fileno(), payload, flags & _FLAGS | _DONTWAIT, address)
+            return None if outcome == -errno.EAGAIN else outcome
 
-        def wait() -> None:
-            outcome = -errno.EAGAIN
-            try:
-                limit = raw_calls.time_limit_s(ours, socket.SO_SNDTIMEO)
-                ready = lambda patience: raw_calls.ready_to_write(ours, patience)  # noqa: E731
-                ended = until(ready, self._answers, call.request, call.tid, limit)
-                if not ended:
-                    outcome = raw_calls.send(ours.fileno(), payload, flags & _FLAGS | _DONTWAIT, address)
-                elif ended != errno.ETIMEDOUT:
-                    outcome = -abs(ended)
-            finally:
-                ours.close()
-                if outcome >= 0:
-                    self._answers.value(call.request, outcome)
-                else:
-                    self._answers.error(call.request, -outcome)
-
-        self._workers.run(wait)
+        self._workers.wait(self._answers, call, sock, Until.ROOM, done)
 
 
 def _stream_refusal(known: Known, flags: int) -> int:

@@ -106,7 +106,7 @@ class Guard:
         if entry is None:
             return PASS
         name, handler, wide = entry
-        call = Call(process or Process(tid, "", None), tid, request, wide, name)
+        call = Call(process or Process(tid, "", None), tid, request, wide, name, signed(arguments[0]))
         try:
             return handler(call, arguments)
         except OSError as error:
@@ -143,7 +143,7 @@ class Guard:
         name, count = found
         raw = read(self._memory, call.tid, arguments[1], 4 * count)
         words = tuple(int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4))
-        return self._handlers[name](call._replace(name=name, wide=False), words)
+        return self._handlers[name](call._replace(name=name, wide=False, descriptor=signed(words[0])), words)
 
     def _socket(self, call: Call, arguments: Arguments) -> int:
         family, word, protocol = (signed(argument) for argument in arguments[:3])

@@ -6,27 +6,25 @@ have asked are performed on behalf, and only the sender's address is other than 
 
 import errno
 import os
-import select
 import socket
 import struct
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from agentwrap.tracing.guard import messages, raw_calls, sockaddr
-from agentwrap.tracing.guard.answers import Answers
+from agentwrap.tracing.guard import messages, sockaddr
+from agentwrap.tracing.guard.answers import Answering
 from agentwrap.tracing.guard.calls import ANSWERED, PASS, Arguments, Call, fail, read, write
 from agentwrap.tracing.guard.messages import Buffer, Control, Header
 from agentwrap.tracing.guard.route import Router
 from agentwrap.tracing.guard.sockaddr import STORAGE, Endpoint
 from agentwrap.tracing.guard.sockets import DATAGRAM, Known, Sockets, inode_of
-from agentwrap.tracing.guard.waiting import Workers, until
+from agentwrap.tracing.guard.waiting import Until, Waiting
 from agentwrap.tracing.tracee import Memory, signed
 
 _LARGEST = 65_536
 _CONTROL = 4096
 _TRUNCATED, _DONTWAIT, _ERRQUEUE, _WAITFORONE = 0x20, 0x40, 0x2000, 0x10000
 _MAX_MESSAGES = 1024
-_SO_RCVTIMEO = 20
 
 
 class Place(NamedTuple):
@@ -44,7 +42,7 @@ class Place(NamedTuple):
 class Receiving:
     """Receives on behalf. `recv` and `read` are nobody's business: they tell no sender."""
 
-    def __init__(self, memory: Memory, answers: Answers, sockets: Sockets, router: Router, workers: Workers) -> None:
+    def __init__(self, memory: Memory, answers: Answering, sockets: Sockets, router: Router, workers: Waiting) -> None:
         self._memory = memory
         self._answers = answers
         self._sockets = sockets
@@ -114,7 +112,7 @@ class Receiving:
                 return ANSWERED
             outcome = self._all(call, known, sock, places, flags, many=many)
             if outcome == -errno.EAGAIN and not flags & _DONTWAIT and os.get_blocking(sock.fileno()):
-                self._later(call, known, raw_calls.duplicate(sock), places, flags, many=many)
+                self._later(call, known, sock, places, flags, many=many)
                 return ANSWERED
         if outcome < 0:
             return -outcome
@@ -124,31 +122,13 @@ class Receiving:
     def _later(
         self, call: Call, known: Known, sock: socket.socket, places: list[Place], flags: int, *, many: bool
     ) -> None:
-        def ready(patience_s: float) -> bool:
-            poll = select.poll()
-            poll.register(sock, select.POLLIN)
-            return bool(poll.poll(patience_s * 1000))
+        def done(ours: socket.socket, ended: int) -> int | None:
+            if ended:
+                return -(errno.EAGAIN if ended == errno.ETIMEDOUT else abs(ended))
+            outcome = self._all(call, known, ours, places, flags, many=many)
+            return None if outcome == -errno.EAGAIN else outcome  # another thread was quicker
 
-        def wait() -> None:
-            outcome = -errno.EAGAIN
-            try:
-                limit = raw_calls.time_limit_s(sock, _SO_RCVTIMEO)
-                while True:
-                    ended = until(ready, self._answers, call.request, call.tid, limit)
-                    if ended:
-                        outcome = -errno.EAGAIN if ended == errno.ETIMEDOUT else -abs(ended)
-                        return
-                    outcome = self._all(call, known, sock, places, flags, many=many)
-                    if outcome != -errno.EAGAIN:  # else another thread was quicker
-                        return
-            finally:
-                sock.close()
-                if outcome >= 0:
-                    self._answers.value(call.request, outcome)
-                else:
-                    self._answers.error(call.request, -outcome)
-
-        self._workers.run(wait)
+        self._workers.wait(self._answers, call, sock, Until.DATA, done)
 
     def _all(
         self, call: Call, known: Known, sock: socket.socket, places: list[Place], flags: int, *, many: bool

@@ -4,18 +4,50 @@ The notify thread must never wait: every reported call of the whole tree goes th
 every `SLICE_S`: was the caller killed (its request is void then), is a signal pending that it would have woken up for.
 """
 
+import enum
 import errno
 import queue
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
-from agentwrap.tracing.guard.answers import ERESTARTSYS, Answers
+from agentwrap.tracing.guard import raw_calls
+from agentwrap.tracing.guard.answers import ERESTARTSYS, Answering
+from agentwrap.tracing.guard.calls import Call
 
 SLICE_S = 0.05
 KILLED = -1
+GIVEN_UP = (KILLED, errno.ETIMEDOUT, errno.EINTR, ERESTARTSYS)
 _MAX_THREADS = 512
 _IDLE_S = 10.0
+_SO_RCVTIMEO = 20
+
+
+class Until(enum.Enum):
+    """What a call waits for: a connect that is over, room to send, something to receive."""
+
+    CONNECTED = "connected"
+    ROOM = "room"
+    DATA = "data"
+
+
+Done = Callable[[socket.socket, int], int | None]
+"""Called when a wait is over, with a duplicate of the socket and what ended it: 0 for its reason, ETIMEDOUT for the
+socket's own limit, KILLED, or an errno. Returns what the call comes to (a negative errno for a failure), None to wait
+again."""
+
+
+class Waiting(Protocol):
+    """How the guard's parts wait on a caller's behalf."""
+
+    def wait(self, answers: Answering, call: Call, sock: socket.socket, until: Until, done: Done) -> None:
+        """Let the caller, whose descriptor `sock` is, wait, and answer with what `done` returns. Returns at once."""
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Do what may block, and must not raise."""
 
 
 class Workers:
@@ -36,6 +68,29 @@ class Workers:
                 threading.Thread(target=self._work, daemon=True).start()
         self._jobs.put(job)
 
+    def wait(self, answers: Answering, call: Call, sock: socket.socket, until: Until, done: Done) -> None:
+        """On a thread, with a duplicate of its own."""
+        ours = raw_calls.duplicate(sock)
+
+        def watch() -> None:
+            outcome: int | None = -errno.ECONNABORTED
+            ended = 0
+            try:
+                option = _SO_RCVTIMEO if until is Until.DATA else socket.SO_SNDTIMEO
+                limit_s = raw_calls.time_limit_s(ours, option)
+                outcome = None
+                while outcome is None:
+                    ended = wait_until(lambda s: _ready(ours, until, s), answers, call.request, call.tid, limit_s)
+                    outcome = done(ours, ended)
+            except OSError as error:
+                outcome = -(error.errno or errno.ECONNABORTED)
+            finally:
+                ours.close()
+                if ended != KILLED:
+                    _answer(answers, call.request, -errno.ECONNABORTED if outcome is None else outcome)
+
+        self.run(watch)
+
     def _work(self) -> None:
         while True:
             try:
@@ -52,7 +107,22 @@ class Workers:
                 self._idle += 1
 
 
-def until(ready: Callable[[float], bool], answers: Answers, request: int, tid: int, limit_s: float | None) -> int:
+def _ready(sock: socket.socket, until: Until, patience_s: float) -> bool:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN if until is Until.DATA else select.POLLOUT)
+    return bool(poll.poll(patience_s * 1000))
+
+
+def _answer(answers: Answering, request: int, outcome: int) -> None:
+    if outcome >= 0:
+        answers.value(request, outcome)
+    else:
+        answers.error(request, -outcome)
+
+
+def wait_until(
+    ready: Callable[[float], bool], answers: Answering, request: int, tid: int, limit_s: float | None
+) -> int:
     """Wait for `ready(patience)`: 0, KILLED, ETIMEDOUT after `limit_s`, or what an interrupted call returns."""
     end = None if limit_s is None else time.monotonic() + limit_s
     while True:

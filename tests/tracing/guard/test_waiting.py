@@ -42,9 +42,9 @@ class Standing(Answers):
 
 def test_a_wait_ends_by_its_reason_its_limit_or_the_death_of_the_caller() -> None:
     never = lambda _patience: False  # noqa: E731
-    assert waiting.until(lambda _patience: True, Standing(), 1, os.getpid(), None) == 0
-    assert waiting.until(never, Standing(), 1, os.getpid(), 0.0) == errno.ETIMEDOUT
-    assert waiting.until(never, Standing(True, True, False), 1, os.getpid(), None) == waiting.KILLED
+    assert waiting.wait_until(lambda _patience: True, Standing(), 1, os.getpid(), None) == 0
+    assert waiting.wait_until(never, Standing(), 1, os.getpid(), 0.0) == errno.ETIMEDOUT
+    assert waiting.wait_until(never, Standing(True, True, False), 1, os.getpid(), None) == waiting.KILLED
 
 
 def test_a_pending_signal_is_seen_unless_it_is_blocked_or_ignored() -> None:
