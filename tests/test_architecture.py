@@ -31,6 +31,9 @@ ALLOWED: dict[str, set[str]] = {
     "tracing": BASE | {"launching", "gateway.callers", "tracing.wire"},
     "gateway": BASE | {"launching", "tracing.wire", "gateway.callers", "models"},
     "models": BASE,
+    "claims": BASE,
+    # For programs of the run: it must load nothing of ours.
+    "emit": set(),
     "approvals": BASE,
     "recording": BASE,
     "recording.reader": BASE | {"recording"},
@@ -41,14 +44,15 @@ ALLOWED: dict[str, set[str]] = {
     "views": BASE | {"views.source", "recording.reader", "evidence", "models"},
     "export": BASE | {"views.source", "recording.reader", "evidence", "models"},
     "session": BASE
-    | {"launching", "tracing", "gateway", "gateway.callers", "tracing.wire", "approvals", "recording", "models"},
+    | {"launching", "tracing", "gateway", "gateway.callers", "tracing.wire", "approvals", "recording", "models"}
+    | {"claims"},
     "cli": BASE
     | {"session", "launching", "approvals", "recording", "models"}
     | {"evidence", "views", "export", *READ, "views.source"},
 }
 # The pure half takes facts and gives answers: no file, clock, process, socket or chance.
 PURE = {
-    *("events", "errors", "text", "policy", "export", "views", "models", "gateway.capture"),
+    *("events", "errors", "text", "policy", "export", "views", "models", "gateway.capture", "claims.lines"),
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
     *("launching.seccomp", "launching.plan", "launching.enforcement", "launching.survey"),
     *("gateway.callers", "gateway.dns", "gateway.client_hello", "gateway.http_head", "gateway.first_flight"),

@@ -4,12 +4,17 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from agentwrap.events import AnyEvent
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
-PACKAGES = "cli|session|launching|tracing|gateway|approvals|recording|evidence|views|export|events|policy|text|errors"
+PACKAGES = (
+    "cli|session|launching|tracing|gateway|models|claims|approvals|recording|evidence|views|export|events|policy|text|errors"
+)
 
 
 def pages(pattern: str) -> list[tuple[str, str]]:
@@ -82,7 +87,8 @@ def resolves(name: str) -> bool:
     return False
 
 
-NAMED = sorted({name for _, name in pages(rf"`((?:{PACKAGES})(?:\.(?!py`)\w+)+)`")})
+KINDS = {str(event.__struct_config__.tag) for event in get_args(AnyEvent)}
+NAMED = sorted({name for _, name in pages(rf"`((?:{PACKAGES})(?:\.(?!py`)\w+)+)`")} - KINDS)
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -14,15 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from agentwrap import __version__
 from agentwrap.errors import EXIT_FAILED, EXIT_NOT_COVERED, EXIT_TIMEOUT, AgentwrapError
 from agentwrap.launching.options import Outcome, RunOptions, errno_name, option_words
 from agentwrap.session.endings import clock_jump, die_of, end_orphans, tracer_lost
 from agentwrap.session.following import WATCHED_SIGNALS, Following, fork_tracer, working_directory
 from agentwrap.session.model_traffic import ModelTraffic
+from agentwrap.session.process_spans import ProcessSpans
 
 if TYPE_CHECKING:
     from agentwrap.approvals.desk import Desk
+    from agentwrap.claims.server import ClaimsServer
     from agentwrap.events import Coverage, Gap, Item
     from agentwrap.gateway.started import StartedGateway
     from agentwrap.session.surroundings import Surroundings
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 TERM_GRACE_S = 10.0
 TIMEOUT_GRACE_S = 5.0
+CLAIMS_VARIABLE = b"AGENTWRAP_CLAIMS"
 _LOOK_S = 0.05
 _SI_KERNEL = 0x80  # siginfo: sent by the terminal driver, which also sent it to the agent (sigaction(2))
 
@@ -56,6 +61,8 @@ class Session:
         self._around: Surroundings
         self.attended = False
         self._desk: Desk | None = None
+        self._spans = ProcessSpans()
+        self._claims: ClaimsServer | None = None
 
     def _now(self) -> int:
         return time.monotonic_ns() - self._start_ns
@@ -87,6 +94,7 @@ class Session:
             )
         self._around = self._surround()
         try:
+            self._open_claims()
             self._tracer_pid, self._channel = fork_tracer(Following(self.options, path, self._start_ns, self._around))
             self._around.forked_all()
             self._make_recorder()
@@ -96,6 +104,17 @@ class Session:
             self._abandon()
             raise
         return self.outcome.mode
+
+    def _open_claims(self) -> None:
+        """A socket for what programs say about themselves, and its path for their environment."""
+        from agentwrap.claims.server import ClaimsServer
+
+        try:
+            self._claims = ClaimsServer(self._now)
+        except OSError:
+            return  # without one they say nothing, as outside of a run
+        environment = {**self.options.environment, CLAIMS_VARIABLE: os.fsencode(self._claims.path)}
+        self.options = msgspec.structs.replace(self.options, environment=environment)
 
     def _surround(self) -> "Surroundings":
         """Namespaces, gateway and what else the policy asks for."""
@@ -220,6 +239,8 @@ class Session:
             raise AgentwrapError(
                 "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
             )
+        if self._claims is not None:
+            self._claims.start(self._pump.put, self._spans.of)
         if self._around.gateway is not None:
             self._around.gateway.traffic = ModelTraffic(self._now)
             self._around.gateway.attend(self._hearing(self._around.gateway), self._pump.flush, self._now)
@@ -298,6 +319,8 @@ class Session:
         except OSError:
             pass  # it ended by itself
         self._around.abandon()
+        if self._claims is not None:
+            self._claims.close()
         if self._desk is not None:
             self._desk.close()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED_SIGNALS)
@@ -372,6 +395,7 @@ class Session:
                 case _:
                     pass
         if items:
+            self._spans.see(items)
             self._pump.put(items)
         if wanted:
             self._pump.flush()
@@ -433,6 +457,8 @@ class Session:
         outcome.failure = outcome.failure or lost
         if self._desk is not None:
             self._desk.close()
+        if self._claims is not None:
+            self._claims.close()
         killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else 0
         reason: Literal["timeout", "lost", "signal", "exit"] = "signal" if killed_by else "exit"
         if outcome.timed_out or status is None:
