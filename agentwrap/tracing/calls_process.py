@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agentwrap.events import DeniedWhat, ProcessDenied, ProcessIsolation, ProcessReach, Sink
 from agentwrap.tracing.processes import Process
-from agentwrap.tracing.syscalls.watched import CLONE_UNTRACED
+from agentwrap.tracing.syscalls.watched import CLONE_NEW, CLONE_UNTRACED
 from agentwrap.tracing.tracee import Memory, signed
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ class ProcessCalls:
         if arguments[0] & CLONE_UNTRACED:
             self._denied(process, "namespace", "CLONE_UNTRACED would make a child that is not followed")
             return _EPERM
+        if not arguments[0] & CLONE_NEW:
+            return 0
         self._sink(
             ProcessIsolation(
                 at_ns=self._now(),

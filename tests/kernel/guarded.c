@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -251,15 +252,28 @@ static void *slip_under(void *_) {
     }
     return NULL;
 }
-static void slip(int rounds, const char *host, int port, int kind) {
+/* Control data that names the network card: it counts where the socket is an internet one (IP_PKTINFO). */
+static void slip_message(void) {
+    char control[CMSG_SPACE(sizeof(struct in_pktinfo))] = {0};
+    struct iovec v = {"slipped", 7};
+    struct msghdr m = {&slipping, sizeof slip_unix, &v, 1, control, sizeof control};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = IPPROTO_IP, c->cmsg_type = IP_PKTINFO, c->cmsg_len = CMSG_LEN(sizeof(struct in_pktinfo));
+    ((struct in_pktinfo *)CMSG_DATA(c))->ipi_ifindex = if_nametoindex("out");
+    sendmsg(slip_at, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+static void slip(int rounds, const char *host, int port, int kind, int messages) {
     pthread_t thread;
-    int reached = 0;
     slip_inet = in4(host, port);
     slip_sockets[0] = socket(AF_UNIX, SOCK_DGRAM, 0);
     slip_sockets[1] = socket(AF_INET, kind | SOCK_NONBLOCK, 0);
     dup2(slip_sockets[0], slip_at);
     pthread_create(&thread, NULL, slip_under, NULL);
     for (int i = 0; i < rounds; i++) {
+        if (messages) {
+            slip_message();
+            continue;
+        }
         connect(slip_at, (SA *)&slipping, sizeof slip_unix);
         send(slip_sockets[1], "slipped", 7, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (kind == SOCK_STREAM) {
@@ -443,8 +457,10 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "shared")) shared();
     else if (!strcmp(what, "race")) race(atoi(argv[2]), atoi(getenv("GUARDED_BYSTANDER")));
     else if (!strcmp(what, "waits")) waits();
-    else if (!strcmp(what, "slip")) slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_DGRAM);
-    else if (!strcmp(what, "slip-stream")) slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_STREAM);
+    else if (!strcmp(what, "slip")) slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_DGRAM, 0);
+    else if (!strcmp(what, "slip-message"))
+        slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_DGRAM, 1);
+    else if (!strcmp(what, "slip-stream")) slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_STREAM, 0);
     else if (!strcmp(what, "names")) names();
     else if (!strcmp(what, "ways")) ways();
     else if (!strcmp(what, "many")) many();

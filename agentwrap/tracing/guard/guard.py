@@ -23,6 +23,7 @@ from agentwrap.tracing.guard.listeners import SYN_SENT, Owners
 from agentwrap.tracing.guard.nowhere import Nowhere
 from agentwrap.tracing.guard.receiving import Receiving
 from agentwrap.tracing.guard.route import GuardSettings, Router, is_own
+from agentwrap.tracing.guard.sharing import RACY, Sharing
 from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, STORAGE, Endpoint
 from agentwrap.tracing.guard.sockets import DATAGRAM, MAX_KEPT, STREAM, Sockets, inode_of
 from agentwrap.tracing.guard.told import Told
@@ -64,6 +65,7 @@ class Guard:
         self._owners = Owners(settings.in_tree)
         self._sockets = Sockets(self._owners, taking=taking, limit=limit)
         self._router = Router(settings, self._sockets, self._owners)
+        self._sharing = Sharing(self._told, self._sockets, landlock=settings.landlock)
         workers = Workers()
         self._nowhere = Nowhere(self._told)
         connecting = Connecting(
@@ -75,6 +77,7 @@ class Guard:
         receiving = Receiving(memory, self._answers, self._sockets, self._router, workers)
         self._lets_out = _device_can_be_changed()
         handlers: dict[str, Handler] = {
+            "clone": self._clone,
             "socket": self._socket,
             "connect": connecting.connect,
             "bind": self._bind,
@@ -108,7 +111,7 @@ class Guard:
         name, handler, wide = entry
         call = Call(process or Process(tid, "", None), tid, request, wide, name, signed(arguments[0]))
         try:
-            return handler(call, arguments)
+            return self._performed(handler, call, arguments)
         except OSError as error:
             if refused(error) and not isinstance(error, UnavailableError) and call.process.once("guard unreadable"):
                 self._told.gap(
@@ -125,6 +128,17 @@ class Guard:
                     call.process, "connect", "internal-fault", "nothing: the call was refused", f"{name}: {error!r}"
                 )
             return errno.EPERM
+
+    def _performed(self, handler: Handler, call: Call, arguments: Arguments) -> int:
+        outcome = handler(call, arguments)
+        if outcome == PASS and call.name in RACY:
+            self._sharing.let_go(call.process, call.name)
+        self._sharing.settle()
+        return outcome
+
+    def _clone(self, call: Call, arguments: Arguments) -> int:
+        self._sharing.cloned(call.process, arguments[0])
+        return PASS
 
     def settle(self, *, everything: bool = False) -> None:
         """Tell the counts of refusals that are due; `everything` at the end. From any thread."""
@@ -143,7 +157,8 @@ class Guard:
         name, count = found
         raw = read(self._memory, call.tid, arguments[1], 4 * count)
         words = tuple(int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4))
-        return self._handlers[name](call._replace(name=name, wide=False, descriptor=signed(words[0])), words)
+        asked = call._replace(name=name, wide=False, descriptor=signed(words[0]))
+        return self._performed(self._handlers[name], asked, words)
 
     def _socket(self, call: Call, arguments: Arguments) -> int:
         family, word, protocol = (signed(argument) for argument in arguments[:3])

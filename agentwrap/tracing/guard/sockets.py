@@ -73,7 +73,10 @@ class Known:
 
 
 class Sockets:
-    """All sockets that the guard made or took over. The notify thread alone adds and finds."""
+    """All sockets that the guard made or took over. The notify thread alone adds and finds.
+
+    `any_datagrams`: whether one of them was a datagram socket.
+    """
 
     def __init__(self, owners: Owners, *, taking: bool | None, limit: int = MAX_KEPT) -> None:
         """`taking`: whether duplicates are taken when needed; None: if that works."""
@@ -83,6 +86,7 @@ class Sockets:
         self._known: OrderedDict[int, Known] = OrderedDict()
         self._kept: OrderedDict[int, Known] = OrderedDict()
         self._since_sweep = 0
+        self.any_datagrams = False
 
     def takes(self, pid: int) -> bool:
         """Whether duplicates are taken, found out on a process of the run the first time."""
@@ -93,6 +97,7 @@ class Sockets:
     def add(self, sock: socket.socket, kind: int, family: int, pid: int) -> Known:
         """A socket that now is the run's. A duplicate is kept where it could not be had again."""
         known = Known(os.fstat(sock.fileno()).st_ino, kind, family)
+        self.any_datagrams = self.any_datagrams or kind == DATAGRAM
         self._known[known.inode] = known
         if len(self._known) > MAX_KNOWN:
             self._forget_one()

@@ -30,6 +30,7 @@ WRITING_OPEN = 0o1 | 0o2 | 0o100 | 0o1000
 # CLONE_NEW* and CLONE_UNTRACED (sched.h): a new view of the machine, or a child that ptrace would not follow.
 CLONE_UNTRACED = 0x00800000
 CLONE_NEW = 0x7E020000
+CLONE_FILES = 0x400  # threads, and whoever else shares its parent's descriptors: asked about by the guard
 SECCOMP_NEW_LISTENER = 8
 
 _FILE = (
@@ -49,6 +50,7 @@ _SOCKETCALL = (2, 3, 4, 11, 16, 20)
 # Those of the guard besides: socket, getpeername, recvfrom, recvmsg, recvmmsg.
 _SOCKETCALL_GUARD = (1, 7, 12, 17, 19)
 _SOCKETCALL_FAMILIES = (1, 8)  # socket, socketpair
+_SOCKETCALL_CAPTURE = (7,)  # getpeername
 _FAMILIES, _COOKED = (1, 16), (2, 10)  # AF_UNIX, AF_NETLINK; AF_INET, AF_INET6 but for raw ones (linux/socket.h)
 _SIGNALS = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal".split()
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # asm-generic/ioctls.h
@@ -111,7 +113,9 @@ def _judged_rules(judged: Judged) -> dict[str, Rule]:
     return by_name
 
 
-def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool, guard: bool, judged: Judged) -> dict[int, Rule]:
+def _rules(
+    numbers: dict[str, int], *, reads: bool, exec_calls: bool, guard: bool, capture: bool, judged: Judged
+) -> dict[int, Rule]:
     reads = reads or judged.reads
     opening: Rule = Always() if reads else ArgumentHas(2, WRITING_OPEN)
     old_opening: Rule = Always() if reads else ArgumentHas(1, WRITING_OPEN)
@@ -120,16 +124,17 @@ def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool, guard: boo
     by_name |= dict.fromkeys(_FILE, Always())
     by_name["sendto"] = ArgumentNonzero(4)
     by_name |= dict.fromkeys(_NETWORK + _REACH + _ISOLATION, Always())
-    by_name["clone"] = ArgumentHas(0, CLONE_NEW | CLONE_UNTRACED)
+    by_name["clone"] = ArgumentHas(0, CLONE_NEW | CLONE_UNTRACED | (CLONE_FILES if guard else 0))
     # clone3's flags lie in memory, out of the filter's sight; every libc and runtime falls back to clone on ENOSYS.
     by_name["clone3"] = Refuse(ENOSYS)
     by_name["seccomp"] = ArgumentHas(1, SECCOMP_NEW_LISTENER)
     # A ring would open, connect and write with no call to see; Node, liburing and Go fall back on ENOSYS.
     by_name |= dict.fromkeys(_RINGS, Always())
-    by_name["socketcall"] = ArgumentIn(0, _SOCKETCALL)
+    socketcalls = _SOCKETCALL + _SOCKETCALL_CAPTURE * capture + _SOCKETCALL_FAMILIES * judged.families
+    by_name["socketcall"] = ArgumentIn(0, socketcalls)
     by_name |= _judged_rules(judged)
-    if judged.families:
-        by_name["socketcall"] = ArgumentIn(0, _SOCKETCALL + _SOCKETCALL_FAMILIES)
+    if capture:
+        by_name["getpeername"] = Always()
     if guard:
         by_name |= dict.fromkeys(_GUARD, Always())
         by_name["recvfrom"] = ArgumentNonzero(4)
@@ -140,17 +145,24 @@ def _rules(numbers: dict[str, int], *, reads: bool, exec_calls: bool, guard: boo
 
 
 def abis(
-    *, reads: bool = False, exec_calls: bool = False, guard: bool = False, judged: Judged = _NOTHING
+    *,
+    reads: bool = False,
+    exec_calls: bool = False,
+    guard: bool = False,
+    capture: bool = False,
+    judged: Judged = _NOTHING,
 ) -> tuple[Abi, ...]:
     """The rules of x86-64 and of i386.
 
     `reads`: every open is reported. `exec_calls`: execve too, for following without ptrace (with it, the exec event
-    tells more and cannot be raced). `guard`: what `tracing.guard` performs itself. `judged`: what a policy asks about.
+    tells more and cannot be raced). `guard`: what `tracing.guard` performs itself, `capture`: what `tracing.capture`
+    does. `judged`: what a policy asks about.
     """
-    return (
-        Abi(ARCH_X86_64, _rules(x86_64.NUMBERS, reads=reads, exec_calls=exec_calls, guard=guard, judged=judged)),
-        Abi(ARCH_I386, _rules(i386.NUMBERS, reads=reads, exec_calls=exec_calls, guard=guard, judged=judged)),
-    )
+
+    def rules(numbers: dict[str, int]) -> dict[int, Rule]:
+        return _rules(numbers, reads=reads, exec_calls=exec_calls, guard=guard, capture=capture, judged=judged)
+
+    return Abi(ARCH_X86_64, rules(x86_64.NUMBERS)), Abi(ARCH_I386, rules(i386.NUMBERS))
 
 
 def by_call(*, reads: bool, judged: Judged = _NOTHING) -> dict[tuple[int, int], Rule]:
