@@ -5,6 +5,7 @@ import sqlite3
 from hashlib import sha256
 from typing import Literal
 
+from agentwrap.recording.lists import hashes_in, name_and_depth
 from agentwrap.recording.output import schema_text
 from agentwrap.recording.reader import Reader
 from agentwrap.recording.spans import SpanTable
@@ -71,10 +72,45 @@ def check_blobs(reader: Reader, findings: Findings) -> str:
         kept, gone = kept + (data is not None), gone + (data is None)
         if data is not None and (sha256(data).digest() != digest or len(data) != size):
             findings.add("tampered", None, f"content {bytes(digest).hex()} is not what its hash says")
-    lone = ask("SELECT hex(sha256) FROM blob WHERE sha256 NOT IN (SELECT sha256 FROM part) LIMIT 1").fetchone()
-    if lone:
-        findings.add("tampered", None, f"content {lone[0].lower()} belongs to no event")
+    listed = _Listed(reader, findings)
+    for (digest,) in ask("SELECT sha256 FROM blob WHERE sha256 NOT IN (SELECT sha256 FROM part)"):
+        if digest not in listed.named:
+            findings.add("tampered", None, f"content {bytes(digest).hex()} belongs to no event")
+            break
     missing = ask("SELECT seq, role FROM part WHERE sha256 NOT IN (SELECT sha256 FROM blob) LIMIT 1").fetchone()
     if missing:
         findings.add("tampered", missing[0], f"the content {missing[1]} is gone")
     return f"{kept} contents are what their hashes say" + (f", {gone} were not kept" if gone else "")
+
+
+class _Listed:
+    """Follows the lists that parts name. `named`: every hash in them."""
+
+    def __init__(self, reader: Reader, findings: Findings) -> None:
+        self.named: set[bytes] = set()
+        self._ask = reader.connection.execute
+        self._findings = findings
+        self._followed: set[tuple[bytes, int]] = set()
+        for seq, role, digest in self._ask("SELECT seq, role, sha256 FROM part WHERE role LIKE '%/%' ORDER BY seq"):
+            try:
+                _, depth = name_and_depth(role)
+                self._follow(digest, depth)
+            except ValueError as error:
+                findings.add("tampered", seq, f"the content {role}: {error}")
+
+    def _follow(self, digest: bytes, depth: int) -> None:
+        if (digest, depth) in self._followed:
+            return
+        self._followed.add((digest, depth))
+        row = self._ask("SELECT data FROM blob WHERE sha256 = ?", (digest,)).fetchone()
+        if row is None or row[0] is None:
+            raise ValueError("its list is gone")
+        for one in hashes_in(row[0]):
+            if depth == 1 and one not in self.named and not self._there(one):
+                raise ValueError("one of its pieces is gone")
+            self.named.add(one)
+            if depth > 1:
+                self._follow(one, depth - 1)
+
+    def _there(self, digest: bytes) -> bool:
+        return self._ask("SELECT 1 FROM blob WHERE sha256 = ?", (digest,)).fetchone() is not None

@@ -16,6 +16,7 @@ import msgspec
 from agentwrap.errors import AgentwrapError
 from agentwrap.recording import liveness
 from agentwrap.recording.header import read_header
+from agentwrap.recording.lists import hashes_in, name_and_depth
 from agentwrap.recording.opening import connect
 from agentwrap.recording.spans import SpanRow
 
@@ -119,6 +120,28 @@ class Reader:
         """The stored bytes with this SHA-256, or None where they were not kept."""
         found = list(self._ask("SELECT data FROM blob WHERE sha256 = ?", (bytes.fromhex(sha256_hex),)))
         return found[0][0] if found and found[0][0] is not None else None
+
+    def body(self, seq: int, field: str) -> Iterator[bytes | None]:
+        """The pieces of a body of an event, in order: stored bytes, or None where they were not kept.
+
+        Nothing where the event has no such body. Raises AgentwrapError `damaged`.
+        """
+        parts = "SELECT role, sha256 FROM part WHERE seq = ? AND role IN (?, ?, ?) ORDER BY role, ordinal"
+        for role, digest in self._ask(parts, (seq, field, f"{field}/1", f"{field}/2")):
+            try:
+                yield from self._pieces(digest, name_and_depth(role)[1])
+            except (ValueError, TypeError) as error:
+                raise damaged(self.path, error, f"event {seq}, {field}") from error
+
+    def _pieces(self, digest: bytes, depth: int) -> Iterator[bytes | None]:
+        found = [data for (data,) in self._ask("SELECT data FROM blob WHERE sha256 = ?", (digest,))]
+        if not found or (depth and found[0] is None):
+            raise ValueError("a content is missing")
+        if not depth:
+            yield found[0]
+            return
+        for one in hashes_in(found[0]):
+            yield from self._pieces(one, depth - 1)
 
     def count(self) -> int:
         """`seq` of the last event, 0 for none."""

@@ -63,3 +63,15 @@ CREATE VIEW coverage AS
   SELECT seq, data ->> 'what' AS what, data ->> 'tier' AS tier, data ->> 'mechanism' AS mechanism,
     coalesce(data ->> 'note', '') AS note
   FROM event WHERE kind = 'coverage';
+CREATE VIEW body_piece AS
+  WITH number(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM number WHERE n < 63)
+  SELECT p.seq, iif(instr(p.role, '/'), substr(p.role, 1, instr(p.role, '/') - 1), p.role) AS role,
+    p.ordinal * 4096 + outer_at.n * 64 + inner_at.n AS ordinal, piece.sha256, piece.size, piece.data
+  FROM part p
+    LEFT JOIN blob outer_list ON p.role LIKE '%/2' AND outer_list.sha256 = p.sha256
+    JOIN number outer_at ON outer_at.n < iif(p.role LIKE '%/2', length(outer_list.data) / 32, 1)
+    LEFT JOIN blob inner_list ON inner_list.sha256 =
+      iif(p.role LIKE '%/2', substr(outer_list.data, outer_at.n * 32 + 1, 32), iif(p.role LIKE '%/1', p.sha256, NULL))
+    JOIN number inner_at ON inner_at.n < iif(p.role LIKE '%/_', length(inner_list.data) / 32, 1)
+    LEFT JOIN blob piece ON piece.sha256 =
+      iif(p.role LIKE '%/_', substr(inner_list.data, inner_at.n * 32 + 1, 32), p.sha256);

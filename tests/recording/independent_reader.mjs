@@ -76,10 +76,31 @@ for (const { note } of ask("SELECT note FROM checkpoint ORDER BY count")) {
   }
 }
 
-// Section 3: contents.
-const blobsHold = ask("SELECT lower(hex(sha256)) AS sha, size, hex(data) AS data FROM blob WHERE data IS NOT NULL").every(
-  (b) => sha256(bytes(b.data)).toString("hex") === b.sha && bytes(b.data).length === b.size,
-);
+// Section 3: contents. Section 5, "Bodies": a role with /1 or /2 behind it names lists of hashes.
+const blobs = new Map();
+let blobsHold = true;
+for (const b of ask("SELECT lower(hex(sha256)) AS sha, size, hex(data) AS data, data IS NULL AS gone FROM blob")) {
+  blobs.set(b.sha, b.gone ? null : bytes(b.data));
+  blobsHold &&= b.gone === 1 || (sha256(bytes(b.data)).toString("hex") === b.sha && bytes(b.data).length === b.size);
+}
+let listsHold = true;
+const named = new Set();
+const pieces = (sha, depth) => {
+  named.add(sha);
+  const data = blobs.get(sha);
+  listsHold &&= data !== undefined && (depth === 0 || (data?.length > 0 && data.length % 32 === 0));
+  if (depth === 0 || !data) return [data ?? Buffer.alloc(0)];
+  const inside = Array.from({ length: data.length / 32 }, (_, n) => data.toString("hex", n * 32, n * 32 + 32));
+  return inside.flatMap((one) => pieces(one, depth - 1));
+};
+const bodies = {};
+for (const p of ask("SELECT seq, role, lower(hex(sha256)) AS sha FROM part ORDER BY seq, role, ordinal")) {
+  const [field, depth] = p.role.split("/");
+  const key = `${p.seq} ${field}`;
+  bodies[key] = Buffer.concat([bodies[key] ?? Buffer.alloc(0), ...pieces(p.sha, Number(depth ?? 0))]);
+}
+listsHold &&= [...blobs.keys()].every((sha) => named.has(sha));
+for (const key of Object.keys(bodies)) bodies[key] = sha256(bodies[key]).toString("hex");
 
 // Section 7: the seal, without SQLite.
 const whole = readFileSync(file);
@@ -93,8 +114,8 @@ const sealText = Buffer.from(`agentwrap/${runId}\nseal ${digest.toString("hex")}
 const sealSigned = publicKey ? verify(null, sealText, publicKey, kept.subarray(32)) : null;
 
 const result = {
-  events: leaves.length, leaves: leavesHold, roots: rootsHold, meta: metaHolds, blobs: blobsHold,
-  signatures: signaturesHold, closed, seal, sealSigned,
+  events: leaves.length, leaves: leavesHold, roots: rootsHold, meta: metaHolds, blobs: blobsHold, lists: listsHold,
+  signatures: signaturesHold, closed, seal, sealSigned, bodies,
 };
 console.log(JSON.stringify(result));
 process.exitCode = Object.values(result).includes(false) ? 1 : 0;

@@ -188,7 +188,8 @@ def independent(path: Path, *more: str) -> dict[str, object]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-GOOD = {"events": 12, "leaves": True, "roots": True, "meta": True, "blobs": True, "signatures": True, "closed": True}
+GOOD = {"events": 12, "leaves": True, "roots": True, "meta": True, "blobs": True, "lists": True,
+        "signatures": True, "closed": True}  # fmt: skip
 
 
 def test_another_program_recomputes_everything_from_the_page(tmp_path: Path) -> None:
@@ -204,6 +205,7 @@ def test_another_program_recomputes_everything_from_the_page(tmp_path: Path) -> 
         ("UPDATE event SET subject = 'x' WHERE seq = 7", {"leaves", "roots", "seal"}),
         ("UPDATE meta SET value = 'x' WHERE key = 'cwd'", {"meta", "seal"}),
         ("UPDATE blob SET data = CAST('x' AS BLOB)", {"blobs", "seal"}),
+        ("INSERT INTO blob VALUES (zeroblob(32), 0, NULL, NULL)", {"lists", "seal"}),
         ("UPDATE part SET ordinal = 1", {"leaves", "roots", "seal"}),
         ("UPDATE checkpoint SET note = replace(note, '12', '13')", {"signatures", "roots", "seal"}),
     ],
@@ -217,7 +219,8 @@ def test_the_other_program_sees_changes_too(tmp_path: Path, statement: str, wron
 
 def test_the_samples_are_what_the_script_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {path.name: path for path in make.FOLDER.glob("*.agentlog")}
-    assert set(before) == {f"{n}.agentlog" for n in ("good", "torn", "tampered", "shape-only", "from-the-future")}
+    names = ("good", "model", "torn", "tampered", "shape-only", "from-the-future")
+    assert set(before) == {f"{name}.agentlog" for name in names}
     asked = "SELECT seq, at_ns, kind, span, pid, subject, verdict, data, leaf FROM event"
     good, sample = sqlite3.connect(make.closed(tmp_path / "g.agentlog")), sqlite3.connect(before["good.agentlog"])
     try:

@@ -11,6 +11,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+try:
+    from recordings import conversation
+except ImportError:  # run as a script
+    import conversation  # type: ignore[import-not-found,no-redef]
+
 from agentwrap.events import (
     AnyEvent,
     Content,
@@ -26,6 +31,7 @@ from agentwrap.events import (
     ProcessStart,
     RunEnd,
     RunStart,
+    Secrets,
 )
 from agentwrap.recording import keys
 from agentwrap.recording.redact import Redactor
@@ -122,6 +128,19 @@ def closed(path: Path, *, signed: bool = True, shape_only: bool = False) -> Path
     return path
 
 
+def model(path: Path) -> Path:
+    """A conversation of six calls with a model as a closed file; the last requests are lists."""
+    recorder = begin(path)
+    for item in conversation.items(6):
+        if isinstance(item, Content):
+            recorder.content(item)
+        else:
+            assert not isinstance(item, Secrets)
+            recorder.add(item)
+    recorder.close()
+    return path
+
+
 def torn(path: Path) -> Path:
     """The small run as a crash leaves it, without its -wal: what had been moved into the file by then."""
     living = path.with_suffix(".living")
@@ -151,9 +170,10 @@ def public_key() -> bytes:
 
 
 def main() -> int:
-    for name in ("good", "torn", "tampered", "shape-only", "from-the-future"):
+    for name in ("good", "model", "torn", "tampered", "shape-only", "from-the-future"):
         (FOLDER / f"{name}.agentlog").unlink(missing_ok=True)
     closed(FOLDER / "good.agentlog")
+    model(FOLDER / "model.agentlog")
     torn(FOLDER / "torn.agentlog")
     edit(
         closed(FOLDER / "tampered.agentlog"), "UPDATE event SET subject = '198.51.100.1:443' WHERE kind = 'net.connect'"
