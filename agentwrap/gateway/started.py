@@ -1,10 +1,12 @@
 """The supervisor's side of the gateway: starts it, hears it out, ends it.
 
-Tiers: `wall` (namespaces of the run's own; nothing but the gateway can be reached) and `guard` (the tracer makes every
-connection itself, towards the gateway, where the machine allows no namespaces).
+Tiers: `wall` (namespaces of the run's own; nothing but the gateway can be reached), `guard` (the tracer makes every
+connection itself, towards the gateway, where the machine allows no namespaces) and `capture` (the network is the
+machine's; the tracer leads connections to model servers here, and clients may be told of a reverse proxy).
 """
 
 import errno
+import mmap
 import os
 import signal
 import socket
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from agentwrap.gateway.serve import Ports, Settings
     from agentwrap.tracing.wire import FrameReader
 
-Tier = Literal["wall", "guard"]
+Tier = Literal["wall", "guard", "capture"]
 _READY_S = 20.0
 _CHANNEL_BYTES = 4 << 20
 _NAMESPACES = ("user", "net", "mnt")
@@ -62,6 +64,17 @@ class Traffic(Protocol):
         ...
 
 
+class CapturePorts(msgspec.Struct, frozen=True):
+    """Capture tier: where connections are led to, where the reverse proxy listens, both on 127.0.0.1.
+
+    `used`: shared with the tracer, which sets the first byte when it leads a connection here.
+    """
+
+    tcp: int
+    reverse: int
+    used: mmap.mmap
+
+
 class StartedGateway(msgspec.Struct):
     """The run's gateway, from `start` to `close`. `callers`: the tracer's end, to be closed here once it has it.
 
@@ -73,10 +86,12 @@ class StartedGateway(msgspec.Struct):
     channel: socket.socket
     callers: socket.socket
     guard_ports: GuardPorts | None = None
+    capture_ports: CapturePorts | None = None
     failure: str = ""
     traffic: "Traffic | None" = None
     inside: list[socket.socket] = msgspec.field(default_factory=list)
     _over: bool = False
+    _ready: bool = False
     _thread: threading.Thread | None = None
 
     def close_in_tracer(self) -> None:
@@ -139,9 +154,13 @@ class StartedGateway(msgspec.Struct):
             self._take(frames, data, put, flush)
         if self.traffic is not None:
             put(self.traffic.finish())
-        if not self._over:
-            self.failure = self.failure or "the gateway died: nothing could be connected to from then on"
-            put([_lost(now())])
+        if self._over:
+            return
+        if self.capture_ports is not None:
+            put([_lost_capture(now())])  # connections are made past it from now on
+            return
+        self.failure = self.failure or "the gateway died: nothing could be connected to from then on"
+        put([_lost(now())])
 
     def _take(
         self, frames: "FrameReader", data: bytes, put: Callable[[list[Item]], None], flush: Callable[[], bool]
@@ -154,6 +173,8 @@ class StartedGateway(msgspec.Struct):
             for message in messages:
                 if isinstance(message, wire.AckWanted):
                     number = max(number, message.number)
+                elif isinstance(message, wire.Ready):
+                    self._ready = True
                 elif isinstance(message, wire.Failed):
                     self.failure = _failure_of(message).rstrip().rpartition("\n")[2]
                 elif isinstance(message, EXCHANGE_NEWS):
@@ -176,7 +197,10 @@ class StartedGateway(msgspec.Struct):
     def close(self) -> None:
         """The tree is gone: let the gateway tell its last rows, and end it."""
         self._over = True
-        self.tell(b"Q")
+        if self._was_needed():
+            self.tell(b"Q")
+        else:
+            self._kill()
         if self._thread is not None:
             self._thread.join(10.0)
         self._end()
@@ -186,12 +210,20 @@ class StartedGateway(msgspec.Struct):
         self._over = True
         self._end()
 
-    def _end(self) -> None:
+    def _was_needed(self) -> bool:
+        """Whether it may have something left to do or to tell: else nobody waits for one that is still loading."""
+        ports = self.capture_ports
+        return ports is None or bool(ports.used[0]) or self._ready
+
+    def _kill(self) -> None:
         try:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         except OSError:
             pass  # it ended by itself
+
+    def _end(self) -> None:
+        self._kill()
         self.channel.close()
 
 
@@ -211,6 +243,16 @@ def _lost(at_ns: int) -> Gap:
     )
 
 
+def _lost_capture(at_ns: int) -> Gap:
+    return Gap(
+        at_ns=at_ns,
+        what="model",
+        cause="gateway-lost",
+        could_hide="model calls that were under way; those made afterwards went past it",
+        from_ns=at_ns,
+    )
+
+
 def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loading":
     """Fork the gateway, which loads what it needs while its namespace is made. Before any thread."""
     from agentwrap.gateway import process
@@ -219,6 +261,7 @@ def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loa
 
     def build(sockets: "Mapping[str, socket.socket]") -> "tuple[Ports, Settings]":
         from agentwrap.gateway.serve import Ports, Settings
+        from agentwrap.policy.model_hosts import model_hosts
 
         published = tuple(
             (sock, int(name.rpartition(":")[2])) for name, sock in sockets.items() if name.startswith(_PUBLISHED)
@@ -226,7 +269,7 @@ def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loa
         named = {name: sock for name, sock in sockets.items() if not name.startswith(_PUBLISHED)}
         settings = Settings(
             layers=options.layers,
-            tier="wall" if "connector" in sockets else "guard",
+            tier="wall" if "connector" in sockets else "guard" if "udp4" in sockets else "capture",
             closed=options.network == "none",
             host_ports=None if reach.every_host_port else reach.host_ports,
             now=now,
@@ -234,6 +277,8 @@ def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loa
             own6=OWN6,
             ask_timeout_s=options.ask_timeout_s,
             unattended=not attended,
+            hosts=model_hosts(options.layers, options.intercept, none=options.no_intercept),
+            run_id=options.run_id,
         )
         return Ports(published=published, **named), settings
 
@@ -246,15 +291,36 @@ def start(loading: "Loading", options: RunOptions, connector: Connector | None) 
     Before any thread, before the tracer is forked. Raises AgentwrapError for a published port that is taken.
     """
     published = _published(options)
+    inside = _loopback_ports() if connector is None else _sockets_of(connector)
+    more = {f"{_PUBLISHED}{number}:{inner}": listener for number, (listener, inner) in enumerate(published)}
+    if connector is not None:
+        more["connector"] = connector.sockets
+    gateway = _given(loading, "guard" if connector is None else "wall", {**inside, **more})
+    if connector is None:
+        gateway.guard_ports = GuardPorts(inside["tcp"].getsockname()[1], inside["udp4"].getsockname()[1])
+    gateway.inside = [*inside.values(), *(listener for listener, _inner in published)]
+    return gateway
+
+
+def start_capture(loading: "Loading") -> StartedGateway:
+    """Give the gateway its place in a run that keeps the machine's network. Before the tracer is forked.
+
+    Raises AgentwrapError where it died, OSError where this machine has no port left.
+    """
+    inside = {"tcp": _listener(), "reverse": _listener()}
+    gateway = _given(loading, "capture", inside)
+    tcp, reverse = (sock.getsockname()[1] for sock in inside.values())
+    gateway.capture_ports = CapturePorts(tcp, reverse, mmap.mmap(-1, mmap.PAGESIZE))
+    gateway.inside = list(inside.values())
+    return gateway
+
+
+def _given(loading: "Loading", tier: Tier, sockets: "Mapping[str, socket.socket]") -> StartedGateway:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     callers, heard = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for end in (ours, theirs, callers, heard):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHANNEL_BYTES)
-    inside = _loopback_ports() if connector is None else _sockets_of(connector)
-    given = {"supervisor": theirs, "callers": heard, **inside}
-    given |= {f"{_PUBLISHED}{number}:{inner}": listener for number, (listener, inner) in enumerate(published)}
-    if connector is not None:
-        given["connector"] = connector.sockets
+    given = {"supervisor": theirs, "callers": heard, **sockets}
     try:
         loading.give(given)
     except OSError as error:
@@ -267,11 +333,7 @@ def start(loading: "Loading", options: RunOptions, connector: Connector | None) 
         ) from error
     theirs.close()
     heard.close()
-    gateway = StartedGateway("guard" if connector is None else "wall", loading.pid, ours, callers)
-    if connector is None:
-        gateway.guard_ports = GuardPorts(inside["tcp"].getsockname()[1], inside["udp4"].getsockname()[1])
-    gateway.inside = [*inside.values(), *(listener for listener, _inner in published)]
-    return gateway
+    return StartedGateway(tier, loading.pid, ours, callers)
 
 
 def _published(options: RunOptions) -> tuple[tuple[socket.socket, int], ...]:
@@ -300,12 +362,16 @@ def _sockets_of(connector: Connector) -> dict[str, socket.socket]:
 
 def _loopback_ports() -> dict[str, socket.socket]:
     """Guard tier: a listener and a name server on the loopback, which the tracer alone connects to."""
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.bind(("127.0.0.1", 0))
+    return {"tcp": _listener(), "udp4": udp}
+
+
+def _listener() -> socket.socket:
     tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     tcp.bind(("127.0.0.1", 0))
     tcp.listen(4096)
-    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    udp.bind(("127.0.0.1", 0))
-    return {"tcp": tcp, "udp4": udp}
+    return tcp
 
 
 def fix(refusal: Refusal) -> str:

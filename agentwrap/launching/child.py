@@ -56,7 +56,8 @@ class ChildPlan(msgspec.Struct, frozen=True):
     `allow_program`, which only refuses, where every call is stopped at.
     `ignored` are the signals that were ignored when we were started. `inherit` are descriptors kept besides 0-2.
     `enclosure`: namespaces to join, `landlock`: restrictions to put on, `no_new_privs`: even where nothing asks for it.
-    `without`: numbers of capabilities that neither the command nor anything below it is to have.
+    `without`: numbers of capabilities that neither the command nor anything below it is to have. `environment_alone`: in
+    place of `environment` where no listener hears of calls; None: the same.
     """
 
     path: bytes
@@ -75,6 +76,7 @@ class ChildPlan(msgspec.Struct, frozen=True):
     landlock: "LandlockPlan | None" = None
     no_new_privs: bool = False
     without: tuple[int, ...] = ()
+    environment_alone: Mapping[bytes, bytes] | None = None
 
 
 class Launched(msgspec.Struct, frozen=True):
@@ -171,15 +173,15 @@ def _close_on_exec(plan: ChildPlan) -> None:
             pass  # not open
 
 
-def _become(plan: ChildPlan) -> int:
+def _become(plan: ChildPlan, environment: Mapping[bytes, bytes]) -> int:
     """execve, with the shell's fallback for a script that names no interpreter (execvp(3)). Returns an errno."""
     try:
-        os.execve(plan.path, plan.argv, plan.environment)
+        os.execve(plan.path, plan.argv, environment)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             return error.errno or errno.EIO
     try:
-        os.execve(b"/bin/sh", (b"sh", plan.path, *plan.argv[1:]), plan.environment)
+        os.execve(b"/bin/sh", (b"sh", plan.path, *plan.argv[1:]), environment)
     except OSError as error:
         return error.errno or errno.EIO
 
@@ -262,7 +264,8 @@ def _run_child(plan: ChildPlan, channel: socket.socket, parent: int) -> NoReturn
         os._exit(125)
     _close_on_exec(plan)
     _restore_signals(plan)
-    number = _become(plan)
+    alone = plan.environment_alone if outcome[0] != MODE_NOTIFY else None
+    number = _become(plan, plan.environment if alone is None else alone)
     channel.send(b"E%d" % number)
     os._exit(126 if number in (errno.EACCES, errno.ENOEXEC, errno.EISDIR) else 127 if number == errno.ENOENT else 126)
 

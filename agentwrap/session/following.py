@@ -16,6 +16,7 @@ from agentwrap.launching.options import RunOptions
 if TYPE_CHECKING:
     from agentwrap.launching.child import ChildPlan
     from agentwrap.session.surroundings import Surroundings
+    from agentwrap.tracing.capture import CaptureSettings
     from agentwrap.tracing.tracer import TracerSettings
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -103,10 +104,11 @@ def _child_plan(following: Following, ignored: frozenset[int], blocked: frozense
     from agentwrap.tracing.syscalls import watched
 
     options, around, enforcement = following.options, following.around, following.around.plan
-    guard = around.tier == "guard"
+    guard, capture = around.tier == "guard", around.reading == "capture"
     judged = watched.judged_by(enforcement, guard=guard)
+    notified = watched.abis(reads=options.reads, guard=guard, capture=capture, judged=judged)
+    alone = watched.abis(reads=options.reads, exec_calls=True, guard=guard, capture=capture, judged=judged)
     abis = watched.abis(reads=options.reads, guard=guard, judged=judged)
-    alone = watched.abis(reads=options.reads, exec_calls=True, guard=guard, judged=judged)
     return ChildPlan(
         path=following.path,
         argv=options.command,
@@ -115,7 +117,7 @@ def _child_plan(following: Following, ignored: frozenset[int], blocked: frozense
         inherit=options.inherit,
         ignored=ignored,
         blocked=blocked,
-        notify_program=seccomp.assemble(abis, seccomp.RET_USER_NOTIF),
+        notify_program=seccomp.assemble(notified, seccomp.RET_USER_NOTIF),
         alone_program=seccomp.assemble(alone, seccomp.RET_USER_NOTIF),
         trace_program=seccomp.assemble(abis, seccomp.RET_TRACE),
         allow_program=seccomp.assemble(abis, seccomp.RET_ALLOW),
@@ -151,7 +153,20 @@ def _settings(following: Following) -> "TracerSettings":
         linger_s=options.linger_s,
         callers=gateway.callers if gateway is not None else None,
         guard=(ports.tcp, ports.dns) if ports is not None else None,
+        capture=_capture(following),
         landlock=bool(around.plan and around.plan.landlock.handled_ports),
         layers=options.layers,
         plan=around.plan,
     )
+
+
+def _capture(following: Following) -> "CaptureSettings | None":
+    gateway = following.around.gateway
+    if gateway is None or gateway.capture_ports is None or following.around.reading != "capture":
+        return None
+    from agentwrap.launching.environment import model_servers
+    from agentwrap.tracing.capture import CaptureSettings
+
+    options, ports = following.options, gateway.capture_ports
+    targets = model_servers(options.environment, options.intercept)
+    return CaptureSettings(ports.tcp, gateway.callers, targets, ports.used)

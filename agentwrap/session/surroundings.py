@@ -22,17 +22,24 @@ if TYPE_CHECKING:
 
 Tier = Literal["", "wall", "guard"]
 _NETWORK = ("connect", "dns", "udp")
-_GUARD_NOTE = "threads can slip datagrams to services of this machine's own loopback"
+_GUARD_NOTE = "programs whose threads could slip something under a call are told as gaps"
 _MECHANISM: dict[Tier, str] = {
     "wall": "network namespace and gateway",
     "guard": "connections made by the tracer, and gateway",
 }
+Reading = Literal["", "gateway", "capture", "base-url"]
+"""How model traffic comes to be read, if it is."""
 
 
 class Surroundings(msgspec.Struct):
-    """What stands. `tier`: of the network, empty where it is the machine's own; `refusal`: why there is no wall."""
+    """What stands. `tier`: of the network, empty where it is the machine's own; `refusal`: why there is no wall.
+
+    `reading`: model traffic where calls are notified, `reading_alone`: where they are not.
+    """
 
     tier: Tier = ""
+    reading: "Reading" = ""
+    reading_alone: "Reading" = ""
     connector: "Connector | None" = None
     gateway: "StartedGateway | None" = None
     plan: "EnforcementPlan | None" = None
@@ -63,8 +70,8 @@ class Surroundings(msgspec.Struct):
             self.connector.close()
 
     def wait_until_ready(self) -> None:
-        """Until the gateway listens. Raises AgentwrapError."""
-        if self.gateway is not None:
+        """Until the gateway listens, where a run cannot begin without it. Raises AgentwrapError."""
+        if self.gateway is not None and self.gateway.capture_ports is None:
             self.gateway.wait_until_ready()
 
     def statements(self, given: list[Coverage]) -> list[Coverage]:
@@ -89,7 +96,7 @@ class Surroundings(msgspec.Struct):
 
     def losses(self) -> list[Gap]:
         """What `--best-effort` goes on without: a gateway that nothing leads to."""
-        if self.gateway is None or self.tier:
+        if self.gateway is None or self.tier or self.gateway.capture_ports is not None:
             return []
         refusal = self.refusal
         detail = f"{refusal.step}: {refusal.detail}" if refusal is not None else ""
@@ -117,21 +124,39 @@ class Surroundings(msgspec.Struct):
 
 def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> Surroundings:
     """Make what the run asks for. Before any thread. Raises AgentwrapError where it cannot be had."""
-    if not options.layers and not options.publish and options.network in ("auto", "host"):
-        return Surroundings()  # nothing to load for a run that is only watched
     from agentwrap.gateway import started
 
-    if not started.wanted(options):
+    confined = started.wanted(options)
+    if not confined and options.no_intercept:
         return _stand(options, None)
     loading = started.load(options, now, attended=attended)
     try:
-        return _stand(options, loading)
+        if confined:
+            return _stand(options, loading)
+        standing = _stand(options, None)
+        try:
+            standing.gateway = started.start_capture(loading)
+        except BaseException:
+            standing.abandon()
+            raise
     except BaseException:
         loading.end()
         raise
+    standing.reading_alone = "base-url"
+    standing.reading = "capture" if options.network == "auto" and _can_take() else "base-url"
+    return standing
+
+
+def _can_take() -> bool:
+    """Whether sockets can be taken from processes at all, tried on ourselves: Docker's profile refuses it."""
+    from agentwrap.tracing.guard.sockets import can_take
+
+    return can_take(os.getpid())
 
 
 def _stand(options: RunOptions, loading: "Loading | None") -> Surroundings:
+    if not options.layers and loading is None:
+        return Surroundings()  # nothing to load for a run that is only watched
     from agentwrap.gateway import started
     from agentwrap.gateway.connector import Connector
 

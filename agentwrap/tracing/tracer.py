@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from agentwrap.launching.enforcement import EnforcementPlan
     from agentwrap.policy.layers import Layer
     from agentwrap.tracing.afterlook import AfterLook
+    from agentwrap.tracing.capture import Capture, CaptureSettings
     from agentwrap.tracing.guard import Guard
     from agentwrap.tracing.judging import StopJudge
 
@@ -67,7 +68,8 @@ class TracerSettings(msgspec.Struct, frozen=True):
     """How to follow. `start_ns`: CLOCK_MONOTONIC at the start of the run. `linger_s`: time for what outlives main.
 
     `callers`: where the gateway is told who connects; None: there is none. `guard`: the gateway's TCP and DNS ports on
-    loopback where connections are made here, by the tracer. `landlock`: the tree's own TCP connections are refused.
+    loopback where connections are made here, by the tracer; `capture`: those to model servers are. `landlock`: the
+    tree's own TCP connections are refused.
     `layers`, `plan`: the policy that calls are judged by, and what the kernel holds of it.
     """
 
@@ -82,6 +84,7 @@ class TracerSettings(msgspec.Struct, frozen=True):
     grace_s: float = 0.5
     callers: socket.socket | None = None
     guard: tuple[int, int] | None = None
+    capture: "CaptureSettings | None" = None
     landlock: bool = False
     layers: "tuple[Layer, ...]" = ()
     plan: "EnforcementPlan | None" = None
@@ -119,6 +122,7 @@ class Tracer:
         self._loop: PtraceLoop | None = None
         self._found: FoundTree | None = None
         self._guard: Guard | None = None
+        self._capture: Capture | None = None
         self._judge: StopJudge | None = None
         self._after: AfterLook | None = None
         self._view = own_view()
@@ -171,11 +175,12 @@ class Tracer:
             reads=self._settings.files.reads,
             traced=launched.traced,
             notifying=listener is not None,
-            announce=self._announcer(),
+            announce=self._announcer(notified=listener is not None),
             judge=self._judge,
         )
         if listener is not None:
             self._guard = self._make_guard(listener)
+            self._capture = self._make_capture(listener)
             observer.network.guarded = self._guard is not None
         set_id_works = not no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
         lifecycle = Lifecycle(
@@ -220,11 +225,12 @@ class Tracer:
         judged = watched.judged_by(self._settings.plan, guard=False)
         return watched.by_call(reads=self._settings.files.reads, judged=judged)
 
-    def _announcer(self) -> Announcer | None:
-        """In the guard tier the guard itself says who calls."""
-        if self._settings.callers is None or self._settings.guard is not None:
+    def _announcer(self, *, notified: bool) -> Announcer | None:
+        """In the guard tier the guard itself says who calls, and so does what leads connections to the gateway."""
+        settings = self._settings
+        if settings.callers is None or settings.guard is not None or (notified and settings.capture is not None):
             return None
-        return Announcer(self._settings.callers)
+        return Announcer(settings.callers)
 
     def _make_judge(self) -> "StopJudge | None":
         layers, plan = self._settings.layers, self._settings.plan
@@ -268,6 +274,15 @@ class Tracer:
         )
         return Guard(self._memory, listener.descriptor, self._sender.put, self._now, wanted)
 
+    def _make_capture(self, listener: notify.Listener) -> "Capture | None":
+        if self._settings.capture is None:
+            return None
+        from agentwrap.tracing.capture import Capture
+
+        in_tree = lambda pid: pid in self._tree.tasks  # noqa: E731
+        settings = self._settings.capture
+        return Capture(self._memory, listener.descriptor, self._sender.put, self._now, settings, in_tree)
+
     def _inherited(self, launched: Launched) -> None:
         """Files that the agent gets open for writing (a redirected stdout) can change with no open to see."""
         root = self._tree.root
@@ -283,7 +298,7 @@ class Tracer:
                 continue  # closed: then the agent has none either
 
     def _answer_calls(self, listener: notify.Listener, observer: Observer) -> None:
-        waiting, guard = self._sender.waiting, self._guard
+        waiting, performer = self._sender.waiting, self._guard or self._capture
         while not self._over.is_set():
             try:
                 request = listener.receive()
@@ -299,9 +314,9 @@ class Tracer:
                 # Every call must be answered: an agent that hangs for a fault of ours is worse than a gap.
                 refusal = 0
                 self._fault("file-write", f"call {number} of thread {tid}: {error!r}")
-            if guard is not None and not refusal:
+            if performer is not None and not refusal:
                 process = self._tree.tasks.get(tid)
-                refusal = guard.handle(process, tid, request_id, arch, number, tuple(arguments))
+                refusal = performer.handle(process, tid, request_id, arch, number, tuple(arguments))
             if not waiting.is_set():
                 waiting.set()
             if refusal > 0:

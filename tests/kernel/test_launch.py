@@ -219,7 +219,8 @@ def test_so_does_one_that_is_killed_with_news_it_has_not_read(tmp_path: Path, op
 @pytest.mark.parametrize("options", MODES)
 def test_a_killed_tracer_takes_the_tree_with_it_and_the_file_says_so(tmp_path: Path, options: tuple[str, ...]) -> None:
     process, watched = _two_sleepers(tmp_path, options)
-    (tracer,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (tracer,) = (child for child in children if Path(f"/proc/{child}/comm").read_text() == "aw-tracer\n")
     os.kill(int(tracer), signal.SIGKILL)
     _all_end(watched)
     process.communicate(timeout=30)
