@@ -18,6 +18,7 @@ from agentwrap.gateway.serve import Ports, Settings, run
 from agentwrap.launching import namespaces
 from agentwrap.policy.document import load
 from agentwrap.policy.layers import Layer
+from agentwrap.policy.model_hosts import ModelHosts, patterns
 from agentwrap.policy.paths import Places
 from agentwrap.tracing.wire import AckWanted, FrameReader, Ready
 
@@ -31,6 +32,8 @@ def main() -> int:
     parser.add_argument("--host-ports", default="")
     parser.add_argument("--answer", default="", help="what a human says to each question")
     parser.add_argument("--ask-timeout", type=float, default=300)
+    parser.add_argument("--intercept", action="append", default=[], help="a host whose TLS is ended")
+    parser.add_argument("--trust", default="", help="authorities that we trust besides the machine's")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     policy = load((options.folder / "policy.toml").read_bytes(), "policy.toml", Places("/w", "/home/u"), {})
@@ -46,6 +49,7 @@ def main() -> int:
     if gateway == 0:
         ours.close()
         announce.close()
+        os.environ["SSL_CERT_FILE"] = options.trust
         held = {
             name: socket.socket(fileno=descriptor)
             for name, descriptor in made.descriptors.items()
@@ -55,6 +59,7 @@ def main() -> int:
             layers=(Layer("flags", policy),), tier="wall", now=lambda: time.monotonic_ns() - started,
             closed=options.closed, host_ports=frozenset(ports), own4=connector.OWN4, own6=connector.OWN6,
             ask_timeout_s=options.ask_timeout, unattended=options.unattended,
+            hosts=ModelHosts(patterns(options.intercept)), run_id="t",
         )  # fmt: skip
         run(Ports(callers=callers, supervisor=supervisor, **held), settings)
         os._exit(0)
@@ -92,6 +97,7 @@ def supervise(ours: socket.socket, go: int, program: int, gateway: int, options:
                 for items in reader.feed(data):
                     for item in items:
                         if isinstance(item, Ready):
+                            (options.folder / "run-ca.pem").write_bytes(item.ca_pem)
                             os.write(go, b"g")
                         elif isinstance(item, AckWanted):
                             file.flush()

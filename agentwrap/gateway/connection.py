@@ -7,20 +7,25 @@ import socket
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
+from typing import TYPE_CHECKING
 
 import trio
 
 from agentwrap.events.egress import Decision, Ending, NetClosed, NetDecision, Protocol
 from agentwrap.gateway import first_flight as flights
 from agentwrap.gateway.callers import Caller
-from agentwrap.gateway.client_hello import NeedMore, alert_access_denied
+from agentwrap.gateway.capture.about import About
+from agentwrap.gateway.client_hello import Hello, NeedMore, alert_access_denied
 from agentwrap.gateway.dialling import Dialled, Failed, dial
-from agentwrap.gateway.inspection import Inspection, Meant, Refusal, forbidden
+from agentwrap.gateway.inspection import Done, Inside, Inspection, Meant, Refusal, forbidden
 from agentwrap.gateway.judging import Verdict, loopback_of, text_of
 from agentwrap.gateway.relay import Passage, abort, last_words, receive
 from agentwrap.gateway.stage import Stage
-from agentwrap.policy.hosts import Address
+from agentwrap.policy.hosts import Address, HostError, parse_host
 from agentwrap.policy.questions import Answer
+
+if TYPE_CHECKING:
+    from agentwrap.gateway.interception.attempt import Attempt
 
 _HELLO_S, _AGAIN_HELLO_S = 2.0, 0.25
 _PATIENT, _EXPLAINED = 3, 32
@@ -48,6 +53,7 @@ class Connection:
         self._passage: Passage | None = None
         self._inspection: Inspection | None = None
         self._led_to: Address = address
+        self._attempt: Attempt | None = None
 
     async def run(self, nursery: trio.Nursery) -> None:
         """To its end. `nursery` carries the other direction."""
@@ -122,33 +128,80 @@ class Connection:
         server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         passage = self._passage = Passage(self._client, server)
-        inspection = self._inspection = Inspection(self._stage.judge, self._stage.known, passage, self._settle)
-        nursery.start_soon(passage.down)
+        inspection = self._inspection = Inspection(
+            self._stage.judge, self._stage.known, passage, self._settle, inside=self._inside(passage, nursery),
+            listen=self._listen,
+        )  # fmt: skip
+        passage.start_down(nursery, takeable=self._attempt is not None)
         refusal: Refusal | None = None
         try:
             refusal = await inspection.carry(Meant(verdict, dialled.address))
             if refusal is not None:
-                await self._refuse(passage, refusal)
+                await self._passage.refuse(refusal.words)
         except OSError:
-            passage.cut(b"by the client")
+            self._passage.cut(b"by the client")
         except trio.ClosedResourceError:
             pass  # the other direction has ended it
         finally:
-            passage.up_ended()
-        await passage.over.wait()
+            self._passage.up_ended()
+        await self._passage.over.wait()
         if refusal is not None:
             return "denied", b""
-        # Browsers always send such a part, most often a dummy; which name is in it is seen by nobody but the server.
-        detail = passage.detail or (b"the hello has an encrypted part (ECH)" if inspection.ech else b"")
-        return ("reset" if passage.ending == "reset" else "closed"), detail
+        return ("reset" if self._passage.ending == "reset" else "closed"), self._detail(inspection)
 
-    async def _refuse(self, passage: Passage, refusal: Refusal) -> None:
-        """The server hears a reset; the client hears why, unless something of the server's is under way to it."""
-        if passage.writing or not refusal.words:
-            passage.cut(b"denied")
-            return
-        abort(passage.server)
-        await last_words(self._client, refusal.words)
+    def _detail(self, inspection: Inspection) -> bytes:
+        if self._attempt is not None and self._attempt.passed is not None:
+            return b"not intercepted: " + self._attempt.passed.reason.encode()
+        # Browsers always send such a part, most often a dummy; which name is in it is seen by nobody but the server.
+        detail = self._passage.detail if self._passage is not None else b""
+        return detail or (b"the hello has an encrypted part (ECH)" if inspection.ech else b"")
+
+    def _inside(self, passage: Passage, nursery: trio.Nursery) -> Inside | None:
+        """What becomes of TLS, if some of it may be for a host that is to be read."""
+        interceptor = self._stage.interceptor
+        if interceptor is None:
+            return None
+        from agentwrap.gateway.interception.attempt import Attempt
+        from agentwrap.gateway.interception.interceptor import Client, program_of
+
+        client = Client(self._span, program_of(self._span, self._pid))
+        attempt = self._attempt = Attempt(interceptor, passage, nursery, client)
+
+        async def inside(hello: Hello, held: bytes, meant: Meant) -> Done | None:
+            host = _named(hello, meant), self._port
+            if not interceptor.wants(*host):
+                return None
+            plain = await attempt.make(hello, held, host, meant.address)
+            if plain is None:
+                return None
+            self._passage = plain
+            plain.first = lambda: attempt.heard(host)
+            self._tap(plain, meant.verdict, intercepted=True)
+            try:
+                within = Inspection(self._stage.judge, self._stage.known, plain, self._settle)
+                return Done(await within.carry(meant))
+            finally:
+                attempt.over(plain, host)
+
+        return inside
+
+    def _listen(self, passage: Passage, verdict: Verdict) -> None:
+        """HTTP that everybody can read: a copy of it is looked at for model calls."""
+        self._tap(passage, verdict, intercepted=False)
+
+    def _tap(self, passage: Passage, verdict: Verdict, *, intercepted: bool) -> None:
+        if passage.tap is None:
+            about = About(
+                connection=self._id,
+                span=self._span,
+                pid=self._pid,
+                scheme="https" if intercepted else "http",
+                host=verdict.host.encode(),
+                port=self._port,
+                intercepted=intercepted,
+            )
+            passage.tap = self._stage.taps(about)
+            passage.room = self._stage.link.room
 
     async def _settle(self, verdict: Verdict, protocol: Protocol) -> Verdict:
         """Told, and asked if there is somebody to ask."""
@@ -225,6 +278,14 @@ class Connection:
         """After a fault of ours: it goes nowhere."""
         for sock in (self._client, *([self._passage.server] if self._passage else [])):
             abort(sock)
+
+
+def _named(hello: Hello, meant: Meant) -> str:
+    """Whom a TLS client means, in normal form."""
+    try:
+        return str(parse_host(hello.sni or meant.verdict.host))
+    except HostError:
+        return meant.verdict.host
 
 
 @lru_cache(maxsize=1024)

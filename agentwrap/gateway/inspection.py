@@ -13,7 +13,7 @@ import trio
 
 from agentwrap.events.egress import Protocol
 from agentwrap.gateway import first_flight as flights
-from agentwrap.gateway.client_hello import NeedMore, alert_access_denied
+from agentwrap.gateway.client_hello import Hello, NeedMore, alert_access_denied
 from agentwrap.gateway.h2_requests import H2RequestStream
 from agentwrap.gateway.http_head import (
     Forward,
@@ -27,7 +27,7 @@ from agentwrap.gateway.http_head import (
 from agentwrap.gateway.judging import Judge, Verdict
 from agentwrap.gateway.known_names import KnownNames
 from agentwrap.gateway.refusals import http_text, malformed_text
-from agentwrap.gateway.relay import Passage, receive
+from agentwrap.gateway.relay import Passage
 from agentwrap.policy.hosts import Address
 from agentwrap.policy.questions import Connect
 
@@ -51,21 +51,41 @@ class Meant(msgspec.Struct, frozen=True):
 
 
 Stream = RequestStream | H2RequestStream
+class Done(msgspec.Struct, frozen=True):
+    """A stretch was carried to its end by somebody else. `refusal`: as in `Inspection.carry`."""
+
+    refusal: Refusal | None
+
+
 Settle = Callable[[Verdict, Protocol], Coroutine[Any, Any, Verdict]]
+Inside = Callable[[Hello, bytes, Meant], Coroutine[Any, Any, Done | None]]
+Listen = Callable[[Passage, Verdict], None]
 
 
 class Inspection:
     """The direction from the client to the server of one connection.
 
-    `settle` tells a verdict that is not simply the connection's own, and gives the final one. `protocol`, `sni`,
-    `alpn`: what was found.
+    `settle` tells a verdict that is not simply the connection's own, and gives the final one. `inside` may carry an
+    allowed TLS connection itself, from its hello (and the bytes so far) on; `listen` is told before HTTP/1 goes
+    through the passage. `protocol`, `sni`, `alpn`: what was found.
     """
 
-    def __init__(self, judge: Judge, known: KnownNames, passage: Passage, settle: Settle) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        known: KnownNames,
+        passage: Passage,
+        settle: Settle,
+        *,
+        inside: Inside | None = None,
+        listen: Listen | None = None,
+    ) -> None:
         self._judge = judge
         self._known = known
         self._passage = passage
         self._settle = settle
+        self._inside = inside
+        self._listen = listen
         self.protocol: Protocol = ""
         self.sni = b""
         self.alpn: tuple[bytes, ...] = ()
@@ -80,10 +100,16 @@ class Inspection:
         kind, shown = await self._classify(flight, held)
         data = bytes(flight.data[shown:])
         if isinstance(kind, flights.Tls):
-            refusal = await self._tls(kind, meant)
+            refusal, verdict = await self._tls(kind, meant)
+            if refusal is None and self._inside is not None:
+                done = await self._inside(kind.hello, data, Meant(verdict, meant.address))
+                if done is not None:
+                    return done.refusal
         elif isinstance(kind, flights.Http | flights.H2PriorKnowledge):
             stream = RequestStream() if isinstance(kind, flights.Http) else H2RequestStream()
             self.protocol = self.protocol or _protocol(stream)
+            if self._listen is not None and isinstance(kind, flights.Http):
+                self._listen(self._passage, meant.verdict)
             if self._judge.observes:
                 return await self._watched(stream, meant, data)
             return await self._requests(stream, meant, data, depth)
@@ -104,19 +130,18 @@ class Inspection:
         A client may say a word and wait for an answer (the Java debugger does): after a while the server hears it and
         what follows, as long as no first line is complete; then it has to be nothing that is judged.
         """
-        client = self._passage.client
         kind: flights.Flight = flight.feed(held) if held else NeedMore()
         # A client may wait for the server to speak first, for as long as it likes.
         started = trio.current_time() if held else None
         shown = 0
         while isinstance(kind, NeedMore):
             if started is None:
-                data = await receive(client)
+                data = await self._passage.receive_up()
                 started = trio.current_time()
             else:
                 wait_s = 0.0 if shown else _WORD_S if flight.harmless else FIRST_FLIGHT_S
                 with trio.move_on_at(started + wait_s if shown < len(flight.data) else float("inf")) as scope:
-                    data = await receive(client)
+                    data = await self._passage.receive_up()
                 if scope.cancelled_caught and flight.harmless:
                     held, shown = bytes(flight.data[shown:]), len(flight.data)
                     if not await self._passage.send_up(held):
@@ -130,14 +155,17 @@ class Inspection:
             kind = flights.Malformed("http", "a first word that took long became a request")
         return kind, shown
 
-    async def _tls(self, flight: flights.Tls, meant: Meant) -> Refusal | None:
+    async def _tls(self, flight: flights.Tls, meant: Meant) -> tuple[Refusal | None, Verdict]:
         hello = flight.hello
         self.protocol = "tls"
         self.sni = (hello.sni or "").encode()
         self.alpn = hello.alpn
         self.ech = self.ech or hello.ech
         verdict = self._judge.server_name(meant.verdict, hello.sni, meant.address, self._names(meant))
-        return await self._settled(verdict, meant, alert_access_denied())
+        if verdict is meant.verdict:
+            return None, verdict
+        verdict = await self._settle(verdict, self.protocol)
+        return (None if verdict.passes else Refusal(verdict, alert_access_denied())), verdict
 
     async def _malformed(self, protocol: Protocol, why: str, meant: Meant, status: int = 400) -> Refusal | None:
         self.protocol = protocol
@@ -170,9 +198,9 @@ class Inspection:
             if not stream.wants_data:
                 data = b""
                 break
-            data = await receive(self._passage.client)
+            data = await self._passage.receive_up()
             if not data:
-                self._passage.end_up()
+                await self._passage.end_up()
                 return None
         if not data or await self._passage.send_up(data):
             await self._passage.carry_up()
@@ -240,7 +268,7 @@ class Inspection:
                 return tunnel, requests.rest([])
             more = await requests.more()
             if more is None:
-                self._passage.end_up()
+                await self._passage.end_up()
                 return None
             items.extend(more)
 
@@ -291,11 +319,11 @@ class _Requests:
         deadline = trio.current_time() + FIRST_FLIGHT_S
         while True:
             if not self.stream.begun:
-                data = await receive(self._passage.client)
+                data = await self._passage.receive_up()
                 deadline = trio.current_time() + FIRST_FLIGHT_S
             else:
                 with trio.move_on_at(deadline) as scope:
-                    data = await receive(self._passage.client)
+                    data = await self._passage.receive_up()
                 if scope.cancelled_caught:
                     raise HttpError(f"its head took more than {FIRST_FLIGHT_S:.0f} s", 408)
             if not data:

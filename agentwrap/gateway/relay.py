@@ -8,10 +8,14 @@ import fcntl
 import socket
 import struct
 import termios
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import trio
 from trio.lowlevel import checkpoint, notify_closing, wait_readable, wait_writable
+
+if TYPE_CHECKING:
+    from agentwrap.gateway.capture.tap import Tap
 
 SMALL_BYTES, LARGE_BYTES = 1 << 16, 1 << 20
 _POOL_SIZE = 64
@@ -79,13 +83,14 @@ class Passage:
     """Two sockets and what went between them. `client` is ours, `server` is where it wanted to go.
 
     `up_bytes` and `down_bytes` count what was handed to the other side. `observe` sees what the server sent, after the
-    client has it, and nothing at the server's end. `ending`: `closed`, or `reset` with `detail` saying by whom.
-    `writing`: the client is in the middle of being sent something. `over`: both directions have ended.
+    client has it, and nothing at the server's end. `tap`: is given copies of both directions, as long as it is active;
+    `room` is waited for after each. `ending`: `closed`, or `reset` with `detail` saying by whom. `writing`: the client
+    is in the middle of being sent something. `over`: both directions have ended.
     """
 
     __slots__ = (
-        *("client", "server", "up_bytes", "down_bytes", "ending", "detail", "observe", "writing", "over"),
-        *("_left", "_down_over"),
+        *("client", "server", "up_bytes", "down_bytes", "ending", "detail", "observe", "tap", "room", "writing"),
+        *("over", "_left", "_down_over", "_down_scope", "_down_parked"),
     )
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
@@ -95,10 +100,14 @@ class Passage:
         self.ending = "closed"
         self.detail = b""
         self.observe: Callable[[bytes], None] | None = None
+        self.tap: Tap | None = None
+        self.room: Callable[[], Awaitable[None]] = checkpoint
         self.writing = False
         self.over = trio.Event()
         self._left = 2
         self._down_over = trio.Event()
+        self._down_scope: trio.CancelScope | None = None
+        self._down_parked = trio.Event()
 
     async def up(self) -> None:
         """Client to server until the client ends; then the server is told so."""
@@ -110,37 +119,90 @@ class Passage:
     async def carry_up(self) -> None:
         """The same for whoever said something before: `up_ended` is theirs to call."""
         try:
-            await self._pump(self.client, self.server, up=True)
-        except _SourceError:
+            await self._pump(up=True)
+        except SourceError:
             self.cut(b"by the client")
-        except _SinkError:
+        except SinkError:
             await self._server_takes_no_more()
         except trio.ClosedResourceError:
             pass  # the other direction has ended it
 
+    def start_down(self, nursery: trio.Nursery, *, takeable: bool) -> None:
+        """Carry what the server says, in a task of `nursery`. `takeable`: somebody may want to `take` the server."""
+        if takeable:
+            self._down_scope = trio.CancelScope()
+            nursery.start_soon(self._down_until_taken, self._down_scope)
+        else:
+            nursery.start_soon(self.down)
+
+    async def _down_until_taken(self, scope: trio.CancelScope) -> None:
+        with scope:
+            await self.down()
+
+    async def take(self) -> bool:
+        """Nothing is carried to the client any more: both sockets are the caller's.
+
+        False: the server has said something already; `resume` then goes on if it was stopped.
+        """
+        if self._down_scope is None or self.down_bytes or self.writing or self._down_over.is_set():
+            return False
+        self._down_scope.cancel()
+        await self._down_parked.wait()
+        return not (self.down_bytes or self._down_over.is_set())
+
+    def resume(self, nursery: trio.Nursery) -> None:
+        """Go on after `take`, if it stopped anything."""
+        if self._down_parked.is_set() and not self._down_over.is_set():
+            nursery.start_soon(self.down)
+
+    def replace_server(self, sock: socket.socket) -> None:
+        """After `take`: another connection to the server, in the first one's place."""
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.server = sock
+
+    def give_up(self, detail: bytes) -> None:
+        """After `take`: cut it, nobody carries anything back any more."""
+        self.cut(detail)
+        self._down_over.set()
+        self._one_less()
+
     async def down(self) -> None:
         """Server to client until the server ends; then the client is told so."""
+        parked = False
         try:
-            await self._pump(self.server, self.client, up=False)
+            await self._pump(up=False)
             if self.ending == "reset":
-                raise _SourceError
-        except _SourceError:
+                raise SourceError
+        except SourceError:
             await self._settled()
             self.cut(b"by the server")
-        except _SinkError:
+        except SinkError:
             self.cut(b"by the client")
         except trio.ClosedResourceError:
             pass  # the other direction has ended it
+        except trio.Cancelled:
+            parked = self._down_scope is not None and self._down_scope.cancel_called
+            raise
         finally:
-            if self.observe is not None:
-                self.observe(b"")
-            self._down_over.set()
-            self._one_less()
+            if not parked:
+                if self.observe is not None:
+                    self.observe(b"")
+                if self.tap is not None:
+                    self.tap.down_ended()
+                self._down_over.set()
+                self._one_less()
+            self._down_parked.set()
+
+    async def receive_up(self) -> bytes:
+        """What the client says next, nothing at its end. Raises OSError, trio.ClosedResourceError."""
+        return await receive(self.client)
 
     async def send_up(self, data: bytes | bytearray) -> bool:
         """Hand bytes to the server. False: it takes no more, the passage is over for this direction."""
+        await self._copied(data, up=True)
         try:
-            await send(self.server, data)
+            await self._send_to_server(data)
         except OSError:
             await self._server_takes_no_more()
             return False
@@ -149,18 +211,36 @@ class Passage:
         self.up_bytes += len(data)
         return True
 
-    def end_up(self) -> None:
+    async def _send_to_server(self, data: bytes | bytearray) -> None:
+        await send(self.server, data)
+
+    async def end_up(self) -> None:
         """The client ended: half of the connection to the server ends, too."""
-        self._end(self.server)
+        await self._end(up=True)
+
+    async def refuse(self, words: bytes) -> None:
+        """The server hears a reset; the client hears why, unless something of the server's is under way to it."""
+        if self.writing or not words:
+            self.cut(b"denied")
+            return
+        abort(self.server)
+        await self._say_last(words)
+
+    async def _say_last(self, words: bytes) -> None:
+        await last_words(self.client, words)
 
     def up_ended(self) -> None:
         """The direction to the server is over; to be called once by whoever carries it."""
+        if self.tap is not None:
+            self.tap.up_ended()
         self._one_less()
 
     def cut(self, detail: bytes) -> None:
         """Reset both sides; `detail`: by whom it came."""
         if self.ending == "closed":
             self.ending, self.detail = "reset", detail
+        if self.tap is not None:
+            self.tap.cut("server" if detail == b"by the server" else "client")
         abort(self.client)
         abort(self.server)
 
@@ -182,13 +262,26 @@ class Passage:
             await self._down_over.wait()
         self.cut(b"by the server")
 
-    def _end(self, sink: socket.socket) -> None:
+    async def _end(self, *, up: bool) -> None:
+        """One direction has ended: tell the other side, unless both sockets are closed next."""
         if self._left == 1:
-            return  # the other direction is over: both sockets are closed next
+            return
         try:
-            sink.shutdown(socket.SHUT_WR)
+            (self.server if up else self.client).shutdown(socket.SHUT_WR)
         except OSError:
             pass  # it was faster
+
+    async def _copied(self, data: bytes | bytearray | memoryview, *, up: bool) -> None:
+        """The tap has its copy, and whoever hears of it has room for more."""
+        if self.tap is not None and self.tap.active:
+            (self.tap.up if up else self.tap.down)(bytes(data))
+            await self.room()
+
+    async def _given(self, data: bytes | memoryview) -> None:
+        """The client has it: who looks at what the server says may see it."""
+        if self.observe is not None:
+            self.observe(bytes(data))
+        await self._copied(data, up=False)
 
     async def _settled(self) -> None:
         """Let the client's kernel have what was sent: a reset drops the rest (TCP_CLOSE purges the send queue)."""
@@ -196,7 +289,8 @@ class Passage:
             while self.client.fileno() >= 0 and _unsent(self.client):  # noqa: ASYNC110 - no event tells it
                 await trio.sleep(_DRAIN_STEP_S)
 
-    async def _pump(self, source: socket.socket, sink: socket.socket, *, up: bool) -> None:
+    async def _pump(self, *, up: bool) -> None:
+        source, sink = (self.client, self.server) if up else (self.server, self.client)
         buffer = _pool.pop() if _pool else bytearray(SMALL_BYTES)
         view = memoryview(buffer)
         full = spins = 0
@@ -209,10 +303,12 @@ class Passage:
                     spins = 0
                     continue
                 except OSError as error:
-                    raise _SourceError from error
+                    raise SourceError from error
                 if not count:
-                    self._end(sink)
+                    await self._end(up=up)
                     return
+                if up and self.tap is not None:
+                    await self._copied(view[:count], up=True)
                 position = 0
                 while position < count:
                     try:
@@ -223,19 +319,18 @@ class Passage:
                         self.writing = False
                         spins = 0
                     except OSError as error:
-                        raise _SinkError from error
+                        raise SinkError from error
                 if up:
                     self.up_bytes += count
                 else:
                     self.down_bytes += count
-                    if self.observe is not None:
-                        self.observe(bytes(view[:count]))
-                if count == len(buffer) < LARGE_BYTES:
-                    full += 1
-                    if full == _FULL_READS:
-                        view.release()
-                        buffer = bytearray(len(buffer) * 4)
-                        view, full = memoryview(buffer), 0
+                    if self.observe is not None or self.tap is not None:
+                        await self._given(view[:count])
+                full += count == len(buffer) < LARGE_BYTES
+                if full == _FULL_READS:
+                    view.release()
+                    buffer = bytearray(len(buffer) * 4)
+                    view, full = memoryview(buffer), 0
                 spins += 1
                 if spins >= _SPINS:
                     spins = 0
@@ -246,12 +341,12 @@ class Passage:
                 _pool.append(buffer)
 
 
-class _SourceError(Exception):
-    pass
+class SourceError(Exception):
+    """Who spoke broke off."""
 
 
-class _SinkError(Exception):
-    pass
+class SinkError(Exception):
+    """Who listened broke off."""
 
 
 def _unsent(sock: socket.socket) -> int:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from agentwrap.policy.layers import Layer
+from agentwrap.policy.model_hosts import ModelHosts
 
 
 class Ports(msgspec.Struct, kw_only=True):
@@ -51,6 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     own6: str = ""
     ask_timeout_s: float = 300.0
     unattended: bool = False
+    hosts: ModelHosts = ModelHosts()
+    run_id: str = ""
 
 
 def load() -> None:

@@ -8,8 +8,11 @@ import gc
 import resource
 import select
 import socket
+from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from itertools import count
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -18,6 +21,8 @@ from agentwrap.gateway import hosts_file, publish
 from agentwrap.gateway.asking import Asks
 from agentwrap.gateway.attribution import Attribution
 from agentwrap.gateway.callers import Caller
+from agentwrap.gateway.capture.about import About
+from agentwrap.gateway.capture.tap import Tap
 from agentwrap.gateway.connection import Connection, refuse_unknown
 from agentwrap.gateway.dns_service import DnsService
 from agentwrap.gateway.host_ports import follow
@@ -35,6 +40,9 @@ from agentwrap.gateway.stage import Stage
 from agentwrap.gateway.told import Teller
 from agentwrap.policy.hosts import Address
 from agentwrap.tracing.wire import Ready
+
+if TYPE_CHECKING:
+    from agentwrap.gateway.interception.interceptor import Interceptor
 
 _TELL_S = 0.05
 _QUEUE_S, _LAST_S, _STEP_S = 5.0, 0.3, 0.005
@@ -72,7 +80,7 @@ async def serve(ports: Ports, settings: Settings) -> None:
                 published = [publish.Published(listener, inner) for listener, inner in ports.published]
                 inside = publish.Inside(ports.connector)
                 work.start_soon(publish.serve, published, inside, stage.link.put, settings.now)
-            stage.link.put(_ready(ports, settings))
+            stage.link.put(_ready(ports, settings, stage))
             # What is here stays: a collection that walks through all of it takes longer than a hundred connections.
             gc.freeze()
             gc.set_threshold(_GC_OBJECTS)
@@ -83,6 +91,8 @@ async def serve(ports: Ports, settings: Settings) -> None:
         outer.cancel_scope.cancel()
     if log is not None:
         log.finish()
+    if stage.interceptor is not None:
+        stage.interceptor.finish()
     stage.teller.flush(settings.now(), everything=True)
     await stage.link.leave()
 
@@ -106,11 +116,12 @@ def _take_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _ready(ports: Ports, settings: Settings) -> Ready:
+def _ready(ports: Ports, settings: Settings, stage: Stage) -> Ready:
+    ca_pem = stage.interceptor.authority.pem if stage.interceptor is not None else b""
     if settings.tier == "wall":
-        return Ready()
+        return Ready(ca_pem=ca_pem)
     dns_port = ports.udp4.getsockname()[1] if ports.udp4 is not None else 0
-    return Ready(tcp_port=ports.tcp.getsockname()[1], dns_port=dns_port)
+    return Ready(tcp_port=ports.tcp.getsockname()[1], dns_port=dns_port, ca_pem=ca_pem)
 
 
 def _stage(ports: Ports, settings: Settings) -> Stage:
@@ -153,8 +164,33 @@ def _stage(ports: Ports, settings: Settings) -> Stage:
         resolver=Resolver(),
         asks=asks,
         admit=admit,
+        taps=_taps(link, settings.now),
+        interceptor=_interceptor(link, settings),
     )
     return stage
+
+
+def _interceptor(link: Link, settings: Settings) -> "Interceptor | None":
+    if not settings.hosts:
+        return None
+    from agentwrap.gateway.interception.interceptor import Interceptor
+
+    return Interceptor(settings.hosts, settings.run_id, link.put, settings.now)
+
+
+def _taps(link: Link, now: Callable[[], int]) -> Callable[[About], Tap]:
+    """Taps with one count of exchanges."""
+    numbers = count(1)
+
+    def tap(about: About) -> Tap:
+        from agentwrap.models.shapes import recognise  # for a run that speaks HTTP
+
+        def wanted(method: bytes, host: bytes, path: bytes) -> bool:
+            return about.intercepted or recognise(method, host, path) is not None
+
+        return Tap(about, link.put, now, numbers.__next__, wanted)
+
+    return tap
 
 
 def _broken(stage: Stage, what: str, cause: str, detail: str) -> None:

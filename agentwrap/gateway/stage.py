@@ -1,7 +1,7 @@
 """What the parts of the gateway share: one run's judge, known names, events, clock. Wiring only, no logic."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -10,6 +10,8 @@ from agentwrap.events.egress import NetClosed, NetDecision
 from agentwrap.gateway.asking import Asks
 from agentwrap.gateway.attribution import Attribution
 from agentwrap.gateway.callers import Caller
+from agentwrap.gateway.capture.about import About
+from agentwrap.gateway.capture.tap import Tap
 from agentwrap.gateway.judging import Judge, Verdict
 from agentwrap.gateway.known_names import KnownNames
 from agentwrap.gateway.link import Link
@@ -17,6 +19,9 @@ from agentwrap.gateway.lookup import Resolver
 from agentwrap.gateway.placeholders import Placeholders
 from agentwrap.gateway.told import Teller, Told
 from agentwrap.policy.hosts import Address
+
+if TYPE_CHECKING:
+    from agentwrap.gateway.interception.interceptor import Interceptor
 
 
 class Stage(msgspec.Struct, kw_only=True):
@@ -33,6 +38,8 @@ class Stage(msgspec.Struct, kw_only=True):
     resolver: Resolver
     asks: Asks
     admit: Callable[[tuple[Address, ...]], None]
+    taps: Callable[[About], Tap]
+    interceptor: "Interceptor | None" = None
     connections: int = 0
     live: int = 0
     gaps: set[tuple[str, bytes]] = msgspec.field(default_factory=set)

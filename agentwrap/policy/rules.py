@@ -94,6 +94,13 @@ class PathRules(msgspec.Struct, frozen=True):
     deny: PathList = PathList()
 
 
+class ModelRules(msgspec.Struct, frozen=True):
+    """`[model]`: hosts whose TLS is ended, so that model calls are read, and hosts that are passed through."""
+
+    intercept: tuple[HostRule, ...] = ()
+    passing: tuple[HostRule, ...] = ()
+
+
 class Policy(msgspec.Struct, frozen=True):
     """One file, read and checked. Sections that are not in it have the default of the mode (`document.load`).
 
@@ -110,6 +117,7 @@ class Policy(msgspec.Struct, frozen=True):
     read: PathRules
     exec: PathRules
     unix: PathList = PathList()
+    model: ModelRules = ModelRules()
     agent: str = ""
     on_behalf_of: str = ""
     require: tuple[Requirement, ...] = ()

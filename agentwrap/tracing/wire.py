@@ -66,10 +66,14 @@ class AckWanted(msgspec.Struct, frozen=True, tag="ack-wanted", tag_field="kind")
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="kind"):
-    """The gateway listens. In the guard tier: on these ports of the loopback that the agent shares with us."""
+    """The gateway listens. In the guard tier: on these ports of the loopback that the agent shares with us.
+
+    `ca_pem`: the certificate of its authority, empty if it has none.
+    """
 
     tcp_port: int = 0
     dns_port: int = 0
+    ca_pem: bytes = b""
 
 
 Status = Standing | Failed | Stopped | MainEnded | AllEnded | AckWanted | Ready

@@ -1,0 +1,120 @@
+"""The client's side of TLS towards the real server: verified as the machine, and whoever started us, verify.
+
+Knows where certificates of authorities lie. What the agent's environment says counts for nothing here.
+"""
+
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+import trio
+
+from agentwrap.gateway.interception.tls import TlsError, TlsSide
+
+HANDSHAKE_S = 20.0
+SYSTEM_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Alpine, Arch
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+    "/etc/ssl/cert.pem",  # Alpine, BSD
+)
+OWN_FILES = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+_REMEMBERED = 10_000
+_CERTIFICATE_REQUEST = 13  # RFC 8446, 4; RFC 5246, 7.4
+
+Why = Literal["upstream-untrusted", "upstream-wants-certificate", "upstream-protocol", "upstream-tls"]
+
+
+class NotOurs(msgspec.Struct, frozen=True):
+    """There is no session with the server that we could stand in for. `detail`: the library's word."""
+
+    why: Why
+    detail: str
+
+
+def system_bundle() -> str | None:
+    """The file with the machine's authorities, if there is one."""
+    return next((path for path in SYSTEM_BUNDLES if os.path.isfile(path)), None)
+
+
+def client_context(environment: Mapping[str, str]) -> ssl.SSLContext:
+    """TLS that trusts the machine's authorities and those that our own environment names besides."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    defaults = ssl.get_default_verify_paths()
+    files = [system_bundle() or defaults.openssl_cafile, *(environment.get(name, "") for name in OWN_FILES)]
+    folders = environment.get("SSL_CERT_DIR", "").split(":")
+    for file in dict.fromkeys(filter(None, files)):
+        _load(context, cafile=file)
+    for folder in filter(None, [defaults.openssl_capath if not os.path.isfile(files[0]) else "", *folders]):
+        _load(context, capath=folder)
+    return context
+
+
+def _load(context: ssl.SSLContext, *, cafile: str | None = None, capath: str | None = None) -> None:
+    try:
+        context.load_verify_locations(cafile, capath)
+    except (OSError, ssl.SSLError):
+        pass  # what it would have trusted is not trusted: its servers are passed through, and that is told
+
+
+class Upstream:
+    """Makes sessions with servers. Remembers which of them ask for no certificate."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._context: ssl.SSLContext | None = None
+        self._loading = trio.Lock()
+        self._asked: set[int] = set()
+        self._watched = 0
+        self._simple: set[tuple[str, int]] = set()
+
+    async def session(self, sock: socket.socket, host: str, port: int) -> TlsSide | NotOurs:
+        """TLS as a client of `host` over a fresh connection. Raises OSError, trio.ClosedResourceError."""
+        context = await self._loaded()
+        watched = (host, port) not in self._simple
+        self._watch(context, watched)
+        side = TlsSide(sock, context, server_name=host)
+        try:
+            with trio.fail_after(HANDSHAKE_S):
+                await side.handshake()
+        except TlsError as error:
+            return NotOurs("upstream-untrusted" if error.untrusted else "upstream-tls", error.reason)
+        except trio.TooSlowError:
+            return NotOurs("upstream-tls", "its handshake takes too long")
+        finally:
+            asked = id(side.session) in self._asked
+            self._asked.discard(id(side.session))
+            self._watch(context, -watched)
+        if asked:
+            return NotOurs("upstream-wants-certificate", "it asks for a certificate of the client")
+        if side.protocol not in ("", "http/1.1"):
+            return NotOurs("upstream-protocol", side.protocol)
+        if len(self._simple) < _REMEMBERED:
+            self._simple.add((host, port))
+        return side
+
+    async def _loaded(self) -> ssl.SSLContext:
+        """Reading all authorities takes some 40 ms: once, and beside the event loop."""
+        async with self._loading:
+            if self._context is None:
+                self._context = await trio.to_thread.run_sync(client_context, self._environment)
+            return self._context
+
+    def _watch(self, context: ssl.SSLContext, more: int) -> None:
+        """See whether servers ask for a certificate, while there are handshakes with servers that nobody knows.
+
+        Nothing else tells. A private name of CPython's since 3.8; where it is gone, such a server refuses us, and that
+        is what the client hears.
+        """
+        self._watched += more
+
+        def look(session: object, _way: str, _version: int, _content: int, kind: int, _data: bytes) -> None:
+            if kind == _CERTIFICATE_REQUEST:
+                self._asked.add(id(session))
+
+        context._msg_callback = look if self._watched else None  # type: ignore[attr-defined]
