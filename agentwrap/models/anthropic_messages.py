@@ -1,0 +1,209 @@
+"""Anthropic's Messages (docs.anthropic.com, "Messages" and "Streaming Messages"): POST .../v1/messages.
+
+Also as Vertex AI serves it (.../publishers/anthropic/models/NAME:rawPredict, :streamRawPredict).
+"""
+
+import re
+from typing import Any, Final
+
+from agentwrap.events import Api
+from agentwrap.models.gathering import Gathering, Kind, Part, error_of, spelled, value_of
+from agentwrap.models.identity import content, identity
+from agentwrap.models.json_slices import FAULTS, read
+from agentwrap.models.loose import mapping, number, sequence, text, word
+from agentwrap.models.requests import Document, outcome
+from agentwrap.models.shape import Message, Outcome, RequestFacts, ResponseFacts, Usage
+from agentwrap.models.sse import Event
+from agentwrap.models.stream import form, messages
+
+_PATH = re.compile(rb"(?:.*/)?v1/messages|.*/publishers/anthropic/models/[^/:]+:(?:streamRawP|rawP)redict")
+_VERTEX_MODEL = re.compile(rb".*/models/([^/:]+):")
+_SESSION = re.compile(rb".*session_([0-9A-Za-z-]{8,64})$")
+
+_KINDS: Final[dict[str, Kind]] = {
+    "text": "text",
+    "thinking": "thinking",
+    "redacted_thinking": "thinking",
+    "tool_use": "tool",
+    "server_tool_use": "provider-tool",
+    "mcp_tool_use": "provider-tool",
+    **dict.fromkeys(
+        ("container_upload", "compaction", "fallback", "mcp_tool_listing", "tool_addition", "tool_removal"), "other"
+    ),
+}
+_RESULT = "_tool_result"  # web_search_tool_result, mcp_tool_result, ...: tools that the provider ran
+_DELTAS: Final = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "text"),
+    "compaction_delta": ("content", "text"),
+    "input_json_delta": ("partial_json", "arguments"),
+}
+_INPUTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_COUNTS = (*_INPUTS, "output_tokens")
+_SILENT = frozenset({"signature_delta", "citations_delta"})
+
+
+class AnthropicMessages:
+    """Reader of this API."""
+
+    api: Api = "anthropic.messages"
+    provider = "anthropic"
+
+    def matches(self, method: bytes, host: bytes, path: bytes) -> bool:  # noqa: ARG002
+        """As Shape.matches."""
+        return method == b"POST" and _PATH.fullmatch(path) is not None
+
+    def request(self, body: bytes, path: bytes) -> RequestFacts:
+        """As Shape.request."""
+        document = Document(body, "messages")
+        said: list[Message] = []
+        outcomes: list[Outcome] = []
+        for place in document.places:
+            message = mapping(document.at(place))
+            role = message.get("role")
+            kept = [role, content(message.get("content"))]
+            said.append(Message(text(role).decode()[:32], identity(kept, document.raw(place)), *place))
+            outcomes += _outcomes(message)
+        named = _VERTEX_MODEL.match(path)
+        return RequestFacts(
+            model=word(document.get("model")) or (named[1] if named else b""),
+            stream=document.get("stream") is True,
+            messages=tuple(said),
+            outcomes=tuple(outcomes),
+            tools=document.length("tools"),
+            session=_session(mapping(document.get("metadata")).get("user_id")),
+            pieces=document.pieces(),
+            problem=document.problem,
+        )
+
+    def response(self, body: bytes, media: bytes) -> ResponseFacts:
+        """As Shape.response."""
+        gathering = Gathering()
+        for event in messages(body, media):
+            value = value_of(event)
+            if isinstance(value, dict):
+                _take(gathering, event, value)
+            elif event.complete:
+                gathering.met("no object")
+        if gathering.facts() == ResponseFacts():
+            gathering.problem = "empty" if form(body, media) == "nothing" else "no answer of this API"
+        return gathering.facts()
+
+
+def _outcomes(message: dict[str, Any]) -> list[Outcome]:
+    found = []
+    for block in map(mapping, sequence(message.get("content"))):
+        if block.get("type") == "tool_result":
+            error = block.get("is_error")
+            held = block.get("content")
+            texts = [held] if isinstance(held, str) else [part.get("text") for part in map(mapping, sequence(held))]
+            texts = [one for one in texts if isinstance(one, str)]
+            mark = error if isinstance(error, bool) else None
+            found.append(outcome(word(block.get("tool_use_id")), texts, error=mark))
+    return found
+
+
+def _session(user: object) -> bytes:
+    """The session in `metadata.user_id`: Claude Code's own, as JSON or at the end of `user_..._session_...`."""
+    name = text(user)
+    if name.startswith(b"{"):
+        try:
+            return word(mapping(read(name)).get("session_id"))
+        except FAULTS:
+            return b""
+    found = _SESSION.match(name)
+    return found[1] if found else b""
+
+
+def _take(gathering: Gathering, event: Event, value: dict[str, Any]) -> None:
+    kind = value.get("type") or event.type.decode("utf-8", "replace")
+    index = value.get("index")
+    match kind:
+        case "message_start":
+            _message(gathering, event, mapping(value.get("message")), whole=False)
+        case "message":
+            _message(gathering, event, value, whole=True)
+        case "content_block_start":
+            _start(gathering, event, number(index), mapping(value.get("content_block")))
+        case "content_block_delta":
+            _delta(gathering, event, number(index), mapping(value.get("delta")))
+        case "message_delta":
+            gathering.stop = word(mapping(value.get("delta")).get("stop_reason")) or gathering.stop
+            _count(gathering, mapping(value.get("usage")))
+        case "message_stop":
+            gathering.complete = True
+        case "error":
+            gathering.error = error_of(value)
+        case "content_block_stop":
+            _stop(gathering.get(number(index)))
+        case "ping":
+            pass
+        case _:
+            gathering.error = error_of(value) if gathering.error == (b"", b"") else gathering.error
+            if gathering.error == (b"", b""):
+                gathering.met(kind)
+
+
+def _message(gathering: Gathering, event: Event, message: dict[str, Any], *, whole: bool) -> None:
+    gathering.model = word(message.get("model"))
+    gathering.id = word(message.get("id"))
+    gathering.stop = word(message.get("stop_reason"))
+    _count(gathering, mapping(message.get("usage")))
+    for index, block in enumerate(sequence(message.get("content"))):
+        _start(gathering, event, index, mapping(block))
+        _stop(gathering.get(index))
+    if whole:
+        gathering.complete = True
+        gathering.first_token = min(gathering.first_token, 0)
+
+
+def _start(gathering: Gathering, event: Event, index: int | None, block: dict[str, Any]) -> None:
+    name = block.get("type")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        kind = "other"
+        if not (isinstance(name, str) and name.endswith(_RESULT)):
+            gathering.met(name)
+    ident = block.get("id") or block.get("tool_use_id")
+    label = block.get("name") if kind in ("tool", "provider-tool") else name if kind == "other" else ""
+    part = gathering.put(index, Part(kind, word(ident), word(label)))
+    part.add("text", block.get("thinking" if kind == "thinking" else "text"))
+    if block.get("input"):
+        part.otherwise = spelled(block["input"])
+    if kind in ("tool", "provider-tool") or part.has("text"):
+        gathering.began(event.lines[0])
+
+
+def _stop(part: Part | None) -> None:
+    if part is not None and part.kind in ("tool", "provider-tool"):
+        part.otherwise = part.otherwise or b"{}"  # no deltas: no arguments
+
+
+def _delta(gathering: Gathering, event: Event, index: int | None, delta: dict[str, Any]) -> None:
+    kind = delta.get("type")
+    if kind in _SILENT:
+        return
+    if not isinstance(kind, str) or kind not in _DELTAS:
+        gathering.met(kind)
+        return
+    key, field = _DELTAS[kind]
+    default: Kind = "tool" if field == "arguments" else "thinking" if key == "thinking" else "text"
+    part = gathering.part(index, default)
+    gathering.delta(part, "arguments" if field == "arguments" else "text", event, key.encode(), delta.get(key))
+
+
+def _count(gathering: Gathering, usage: dict[str, Any]) -> None:
+    """Numbers of a message_delta are totals: what it has counts, what it leaves out stays."""
+    counts = gathering.counts
+    counts |= {name: told for name in _COUNTS if (told := number(usage.get(name))) is not None}
+    thought = number(mapping(usage.get("output_tokens_details")).get("thinking_tokens"))
+    if thought is not None:
+        counts["thinking_tokens"] = thought
+    parts = [counts[name] for name in _INPUTS if name in counts]
+    gathering.usage = Usage(
+        sum(parts) if parts else None,
+        counts.get("cache_read_input_tokens"),
+        counts.get("cache_creation_input_tokens"),
+        counts.get("output_tokens"),
+        counts.get("thinking_tokens"),
+    )

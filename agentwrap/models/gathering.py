@@ -1,0 +1,172 @@
+"""An answer that is being put together from its deltas. Pure; knows no API.
+
+Texts are kept as they came until the end, so that a hundred thousand deltas cost a hundred thousand steps.
+"""
+
+import json
+from collections.abc import Hashable
+from typing import Literal
+
+import msgspec
+
+from agentwrap.models.json_slices import FAULTS, inside, read
+from agentwrap.models.loose import mapping, sequence, text, word
+from agentwrap.models.shape import Block, ResponseFacts, Usage
+from agentwrap.models.sse import Event
+
+Kind = Literal["text", "thinking", "tool", "provider-tool", "refusal", "other"]
+Field = Literal["text", "arguments"]
+
+_UNKNOWN_MAX = 50
+_MESSAGE_CHARACTERS = 4096
+
+
+class Part:
+    """A block under construction."""
+
+    __slots__ = ("_said", "_where", "id", "kind", "name", "otherwise")
+
+    def __init__(self, kind: Kind, ident: bytes = b"", name: bytes = b"") -> None:
+        self.kind = kind
+        self.id = ident
+        self.name = name
+        self.otherwise = b""  # the arguments, unless deltas come
+        self._said: dict[Field, list[str]] = {"text": [], "arguments": []}
+        self._where: dict[Field, list[int]] = {"text": [], "arguments": []}
+
+    def add(self, field: Field, value: object, place: tuple[int, int] | None = None) -> None:
+        """More of a text; `place`: of its raw characters in the body."""
+        if isinstance(value, str) and value:
+            self._said[field].append(value)
+            if place is not None:
+                self._where[field] += place
+
+    def replace(self, field: Field, value: object) -> None:
+        """The whole of a text, whatever came of it before."""
+        if isinstance(value, str):
+            self._said[field] = [value]
+
+    def has(self, field: Field) -> bool:
+        """Whether anything came of a text."""
+        return bool(self._said[field])
+
+    def block(self) -> Block:
+        """As far as it is there."""
+        said = {field: text("".join(parts)) for field, parts in self._said.items()}
+        return Block(self.kind, said["text"], self.id, self.name, said["arguments"] or self.otherwise)
+
+    def scattered(self) -> list[tuple[int, ...]]:
+        """Where its texts lie in the body."""
+        return [tuple(where) for where in self._where.values() if where]
+
+
+class Gathering:
+    """What is known of an answer so far."""
+
+    def __init__(self) -> None:
+        self.model = self.id = self.stop = b""
+        self.usage = Usage()
+        self.counts: dict[str, int] = {}  # numbers as the provider names them, where they come one by one
+        self.complete = False
+        self.error = (b"", b"")
+        self.problem = ""
+        self.first_token = -1
+        self._parts: dict[Hashable, Part] = {}
+        self._unknown: dict[bytes, None] = {}
+
+    def part(self, key: Hashable, kind: Kind) -> Part:
+        """The part with that key, a new one of that kind where there is none."""
+        found = self._parts.get(key)
+        if found is None:
+            found = self._parts[key] = Part(kind)
+        return found
+
+    def put(self, key: Hashable, part: Part) -> Part:
+        """A part that is known from its beginning, or the whole of it."""
+        self._parts[key] = part
+        return part
+
+    def get(self, key: Hashable) -> Part | None:
+        """The part with that key, if there is one."""
+        return self._parts.get(key)
+
+    def delta(self, part: Part, field: Field, event: Event, key: bytes, value: object) -> None:
+        """More of a text, that the event's member `key` holds."""
+        if not isinstance(value, str) or not value:
+            return
+        place = inside(event.data, key, value)
+        in_body = event.place(*place) if place is not None else None
+        part.add(field, value, in_body)
+        self.began(in_body[0] if in_body is not None else event.lines[0])
+
+    def began(self, offset: int) -> None:
+        """Content lies at this offset of the body."""
+        if self.first_token < 0:
+            self.first_token = offset + 1
+
+    def met(self, kind: object) -> None:
+        """A type of event or part that is not known."""
+        if len(self._unknown) < _UNKNOWN_MAX:
+            self._unknown[word(kind)[:64] or b"?"] = None
+
+    def facts(self) -> ResponseFacts:
+        """What came."""
+        failed = self.error != (b"", b"")
+        return ResponseFacts(
+            model=self.model,
+            id=self.id,
+            stop=self.stop,
+            usage=self.usage,
+            blocks=tuple(part.block() for part in self._parts.values()),
+            complete=self.complete and not failed,
+            error=self.error,
+            first_token=self.first_token,
+            scattered=tuple(places for part in self._parts.values() for places in part.scattered()),
+            unknown=tuple(self._unknown),
+            problem=self.problem,
+        )
+
+
+def value_of(event: Event) -> object:
+    """What an event's data says, None where it is no JSON."""
+    try:
+        return read(event.data)
+    except FAULTS:
+        return None
+
+
+def spelled(value: object) -> bytes:
+    """A value as JSON text, empty where it has none."""
+    try:
+        return msgspec.json.encode(value)
+    except FAULTS:
+        try:
+            return json.dumps(value).encode()
+        except FAULTS:
+            return b""
+
+
+def error_of(document: object) -> tuple[bytes, bytes]:
+    """Type and message of an error document, whoever wrote it: `{"error": {...}}`, in an array, `{"detail": ...}`."""
+    if isinstance(document, list):
+        return error_of(document[0]) if document and isinstance(document[0], dict) else (b"", b"")
+    held = mapping(document)
+    error = held.get("error")
+    if isinstance(error, dict):
+        kind = error.get("type") or error.get("status") or error.get("code")
+        kind = str(kind) if isinstance(kind, int) else kind
+        return _clipped(kind if word(kind) else "error", error.get("message"))
+    if isinstance(error, str):
+        return _clipped("error", error)
+    for name in ("detail", "message"):
+        said = held.get(name)
+        if isinstance(said, str) and held.keys() <= {name, "code", "status", "type", "request_id", "error_code"}:
+            return _clipped("error", said)
+    if "detail" in held and len(held) == 1:
+        found = [mapping(one).get("msg") for one in sequence(held["detail"])]
+        return _clipped("error", "; ".join(one for one in found if isinstance(one, str)))
+    return b"", b""
+
+
+def _clipped(kind: object, message: object) -> tuple[bytes, bytes]:
+    return word(kind), text(message[:_MESSAGE_CHARACTERS] if isinstance(message, str) else None)

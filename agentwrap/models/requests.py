@@ -1,0 +1,60 @@
+"""What the requests of all APIs have in common: one JSON object, with a list of messages among its members. Pure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from agentwrap.models.json_slices import FAULTS, Place, elements, members, read
+from agentwrap.models.loose import text
+from agentwrap.models.pieces import cut
+from agentwrap.models.shape import Outcome
+
+MESSAGES_MAX = 20_000
+OUTCOME_BYTES = 4096
+
+
+class Document:
+    """A request's body. `turns`: the name of the member that holds the messages. Never raises."""
+
+    def __init__(self, body: bytes, turns: str) -> None:
+        self._body = body
+        self._turns = turns
+        self.top = members(body)
+        self.places: list[Place] = []
+        if self.top is not None and turns in self.top:
+            self.places = elements(body, *self.top[turns]) or []
+        self.problem = ""
+        if self.top is None:
+            self.problem = "empty" if not body.strip() else "no JSON object that can be read"
+        elif len(self.places) > MESSAGES_MAX:
+            self.problem = f"only the first {MESSAGES_MAX} of {len(self.places)} messages were read"
+            del self.places[MESSAGES_MAX:]
+
+    def get(self, name: str) -> Any:
+        """A member's value, None where there is none that can be read."""
+        return self.at(self.top[name]) if self.top is not None and name in self.top else None
+
+    def at(self, place: Place) -> Any:
+        """The value of a slice, None where it cannot be read."""
+        try:
+            return read(self._body[place[0] : place[1]])
+        except FAULTS:
+            return None
+
+    def raw(self, place: Place) -> bytes:
+        """The bytes of a slice."""
+        return self._body[place[0] : place[1]]
+
+    def length(self, name: str) -> int:
+        """How many elements a member has."""
+        place = (self.top or {}).get(name)
+        return len(elements(self._body, *place) or ()) if place else 0
+
+    def pieces(self) -> tuple[Place, ...]:
+        """Slices of the whole."""
+        return cut(self._body, self.top, self._turns, self.places)
+
+
+def outcome(ident: bytes, texts: Iterable[object], name: bytes = b"", error: bool | None = None) -> Outcome:
+    """A tool's result that says these texts, one a line."""
+    whole = b"\n".join(text(one) for one in texts)
+    return Outcome(ident, name, error, len(whole), whole[:OUTCOME_BYTES])

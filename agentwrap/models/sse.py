@@ -1,0 +1,65 @@
+"""Server-sent events (WHATWG HTML, 9.2): a whole body, or what came of it, as events with places.
+
+Knows lines and fields. Refuses to know what the data says.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One message of a stream. `type`: of the `event` field; `data`: its data lines, joined by line feeds.
+
+    `start`: offset of its first byte in the body; `lines`: start, end, ... of each data line's value there. `complete`:
+    its end was seen.
+    """
+
+    type: bytes
+    data: bytes
+    start: int
+    lines: tuple[int, ...]
+    complete: bool = True
+
+    def place(self, start: int, end: int) -> tuple[int, int]:
+        """Where data[start:end] lies in the body; it must be within one line."""
+        if len(self.lines) == 2:
+            return self.lines[0] + start, self.lines[0] + end
+        before = 0
+        for first, last in zip(self.lines[::2], self.lines[1::2], strict=True):
+            if start <= before + last - first:
+                return first + start - before, first + end - before
+            before += last - first + 1
+        return self.lines[-1], self.lines[-1]
+
+
+def events(body: bytes) -> Iterator[Event]:
+    """The events of a body in order; one without its blank line comes last and is not complete. Never raises."""
+    at = start = len(_BOM) if body.startswith(_BOM) else 0
+    kind = b""
+    lines: list[int] = []
+    # Only LF, CR and CRLF end a line of bytes: as in the standard.
+    for line in body[at:].splitlines(keepends=True):
+        following = at + len(line)
+        if line.startswith(b"data:"):
+            value = at + (6 if line[5:6] == b" " else 5)
+            lines += (value, max(value, at + len(line.rstrip(b"\r\n"))))
+        elif line.startswith(b"event:"):
+            kind = line[6:].rstrip(b"\r\n").removeprefix(b" ")
+        elif line in (b"\n", b"\r\n", b"\r"):
+            if lines:
+                yield Event(kind, _joined(body, lines), start, tuple(lines))
+            kind, lines, start = b"", [], following
+        elif line.rstrip(b"\r\n") == b"data":
+            lines += (at + 4, at + 4)
+        at = following
+    if lines:
+        yield Event(kind, _joined(body, lines), start, tuple(lines), complete=False)
+
+
+def _joined(body: bytes, lines: list[int]) -> bytes:
+    if len(lines) == 2:
+        return body[lines[0] : lines[1]]
+    return b"\n".join(body[start:end] for start, end in zip(lines[::2], lines[1::2], strict=True))

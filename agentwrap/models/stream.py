@@ -1,0 +1,50 @@
+"""An answer's body as the JSON messages that it is made of: events, lines, an array or one document. Pure."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from agentwrap.models.json_slices import elements, elements_of_a_cut_array
+from agentwrap.models.sse import Event, events
+
+LINES = b"application/x-ndjson"
+"""The media type of the messages of a WebSocket, one a line."""
+
+Form = Literal["events", "lines", "array", "document", "nothing"]
+
+_SPACE = b" \t\r\n"
+
+
+def form(body: bytes, media: bytes) -> Form:
+    """How a body is made. What it begins with counts for more than `media`: errors come as streams in name only."""
+    first = body[:64].lstrip(_SPACE)[:1] or body.lstrip(_SPACE)[:1]
+    if not first:
+        return "nothing"
+    if media.strip().lower().startswith(LINES):
+        return "lines"
+    if first == b"{":
+        return "document"
+    return "array" if first == b"[" else "events"
+
+
+def messages(body: bytes, media: bytes) -> Iterator[Event]:
+    """The messages of a body in order, as far as they came."""
+    match form(body, media):
+        case "lines":
+            yield from _lines(body)
+        case "array":
+            for start, end in elements(body) or elements_of_a_cut_array(body):
+                yield Event(b"", body[start:end], start, (start, end))
+        case "document":
+            yield Event(b"", body, 0, (0, len(body)))
+        case "events":
+            yield from events(body)
+        case "nothing":
+            pass
+
+
+def _lines(body: bytes) -> Iterator[Event]:
+    at = 0
+    for line in body.split(b"\n"):
+        if line.strip(_SPACE):
+            yield Event(b"", line, at, (at, at + len(line)))
+        at += len(line) + 1
