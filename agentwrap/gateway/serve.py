@@ -20,7 +20,8 @@ class Ports(msgspec.Struct, kw_only=True):
     plain listener on loopback. `udp4`, `udp6`: datagrams to port 53, with packet information (wall) or on loopback
     (guard: `udp4`). `diag`, `nflog`, `nft`: netlink, made in the agent's network namespace. `callers`: SEQPACKET from
     the tracer. `supervisor`: frames out, lines in. `published`: listeners of the machine and the ports inside that they
-    lead to. `connector`: the channel that gives sockets of the agent's network.
+    lead to. `connector`: the channel that gives sockets of the agent's network. `reverse`: where clients that were told
+    of it ask for model servers.
     """
 
     tcp: socket.socket
@@ -33,18 +34,20 @@ class Ports(msgspec.Struct, kw_only=True):
     nft: socket.socket | None = None
     published: tuple[tuple[socket.socket, int], ...] = ()
     connector: socket.socket | None = None
+    reverse: socket.socket | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What one run allows.
 
-    `closed`: nothing at all. `host_ports`: of the machine's own loopback that may lead out, None for every one. `now`:
-    nanoseconds since the start of the run. `own4`, `own6`: the agent's addresses in its namespace, empty in the guard
-    tier. `unattended`: in mode `ask` there is nobody to ask.
+    `tier`: `capture` lets everything pass and only reads. `closed`: nothing at all. `host_ports`: of the machine's own
+    loopback that may lead out, None for every one. `now`: nanoseconds since the start of the run. `own4`, `own6`: the
+    agent's addresses in its namespace, empty without one. `unattended`: in mode `ask` there is nobody to ask.
+    `hosts`: whose TLS is ended here, by an authority with `run_id` in its name.
     """
 
     layers: tuple[Layer, ...]
-    tier: Literal["wall", "guard"]
+    tier: Literal["wall", "guard", "capture"]
     now: Callable[[], int]
     closed: bool = False
     host_ports: frozenset[int] | None = frozenset()

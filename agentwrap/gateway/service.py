@@ -34,6 +34,7 @@ from agentwrap.gateway.netlink.diag import Diag
 from agentwrap.gateway.netlink.known_addresses import KnownAddresses
 from agentwrap.gateway.packet_log import PacketLog
 from agentwrap.gateway.placeholders import Placeholders
+from agentwrap.gateway.proxying.passing import PassingJudge
 from agentwrap.gateway.relay import abort
 from agentwrap.gateway.serve import Ports, Settings
 from agentwrap.gateway.stage import Stage
@@ -136,13 +137,6 @@ def _stage(ports: Ports, settings: Settings) -> Stage:
         Diag(ports.diag) if ports.diag is not None else None,
         lambda text: broken("which process made a connection", "caller-unreadable", text),
     )
-    judge = Judge(
-        settings.layers,
-        closed=settings.closed,
-        own=[ip_address(one) for one in (settings.own4, settings.own6) if one],
-        host_ports=settings.host_ports if settings.tier == "wall" else None,
-        unattended=settings.unattended,
-    )
     known = KnownAddresses(ports.nft) if ports.nft is not None else None
 
     def admit(addresses: tuple[Address, ...]) -> None:
@@ -153,9 +147,9 @@ def _stage(ports: Ports, settings: Settings) -> Stage:
             broken("nothing: connects to what a name led to are refused", "packet-filter", str(error))
 
     stage = Stage(
-        by=settings.tier,
+        by="witness" if settings.tier == "capture" else settings.tier,
         now=settings.now,
-        judge=judge,
+        judge=_judge(settings),
         known=KnownNames(),
         placeholders=Placeholders(),
         link=link,
@@ -191,6 +185,18 @@ def _taps(link: Link, now: Callable[[], int]) -> Callable[[About], Tap]:
         return Tap(about, link.put, now, numbers.__next__, wanted)
 
     return tap
+
+
+def _judge(settings: Settings) -> Judge:
+    if settings.tier == "capture":
+        return PassingJudge()
+    return Judge(
+        settings.layers,
+        closed=settings.closed,
+        own=[ip_address(one) for one in (settings.own4, settings.own6) if one],
+        host_ports=settings.host_ports if settings.tier == "wall" else None,
+        unattended=settings.unattended,
+    )
 
 
 def _broken(stage: Stage, what: str, cause: str, detail: str) -> None:
@@ -268,7 +274,7 @@ async def _whereabouts(
     stage: Stage, client: socket.socket, peer: tuple[str, int]
 ) -> tuple[Address, int, Caller | None] | None:
     """Where a connection wants to go and who made it; None if nobody knows where."""
-    if stage.by == "guard":
+    if stage.by != "wall":
         caller = await stage.attribution.by_port(peer[1])
         return (_address(caller.host), caller.port, caller) if caller is not None else None
     host, port = client.getsockname()[:2]

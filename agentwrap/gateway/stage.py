@@ -25,9 +25,14 @@ if TYPE_CHECKING:
 
 
 class Stage(msgspec.Struct, kw_only=True):
-    """One run's gateway. `by`: how strong its statements are; `admit` makes addresses reachable that a name led to."""
+    """One run's gateway. `by`: how strong its statements are; `admit` makes addresses reachable that a name led to.
 
-    by: Literal["wall", "guard"]
+    `taps` makes what looks at the HTTP of a connection; `interceptor` ends TLS, if any is to be read.
+
+    A `witness` judges nothing, and so tells no judgements.
+    """
+
+    by: Literal["wall", "guard", "witness"]
     now: Callable[[], int]
     judge: Judge
     known: KnownNames
@@ -51,12 +56,15 @@ class Stage(msgspec.Struct, kw_only=True):
 
     async def tell(self, event: Told) -> None:
         """Tell a judgement, or count it. A first denial is on disk when this returns."""
+        if self.by == "witness":
+            return
         if self.teller.tell(event) and event.decision == "deny":
             await self.link.on_disk()
 
     def put(self, event: NetDecision | NetClosed) -> None:
         """Tell something that has no repeats."""
-        self.link.put(event)
+        if self.by != "witness" or not isinstance(event, NetDecision):
+            self.link.put(event)
 
     def gap_once(self, gap: Gap) -> None:
         """Tell a gap, once for each cause and detail; some thousand details at most."""
