@@ -48,7 +48,7 @@ class TreeCheck:
         try:
             computed = leaf_hash(envelope(seq, at_ns, kind, span, pid, subject, verdict, data, parts.of(seq)))
             if kind in SPAN_KINDS:
-                self.spans.apply(at_ns, kind, span, pid, subject or "", msgspec.json.decode(data))
+                self.spans.apply(at_ns, kind, span, pid, subject or "", msgspec.json.decode(data), seq)
         except (TypeError, ValueError, AttributeError, msgspec.DecodeError) as error:
             self._findings.add("tampered", seq, f"the event is malformed: {error}")
             computed = bytes(32)

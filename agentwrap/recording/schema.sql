@@ -75,3 +75,47 @@ CREATE VIEW body_piece AS
     JOIN number inner_at ON inner_at.n < iif(p.role LIKE '%/_', length(inner_list.data) / 32, 1)
     LEFT JOIN blob piece ON piece.sha256 =
       iif(p.role LIKE '%/_', substr(inner_list.data, inner_at.n * 32 + 1, 32), p.sha256);
+CREATE VIEW agent AS
+  SELECT id AS agent, parent, name, start_ns, end_ns, data ->> 'process' AS span, data ->> 'pid' AS pid,
+    data ->> 'api' AS api, data ->> 'model' AS model, data ->> 'session' AS session,
+    coalesce(data ->> 'joined', 'first') AS joined, data ->> 'calls' AS calls
+  FROM span WHERE kind = 'agent';
+CREATE VIEW turn AS
+  SELECT id AS turn, parent AS agent, name AS model, start_ns, end_ns, data ->> 'calls' AS calls,
+    data ->> 'tools' AS tools
+  FROM span WHERE kind = 'turn';
+CREATE VIEW model_call AS
+  SELECT id AS call, parent AS turn, data ->> 'agent' AS agent, data ->> 'process' AS span, data ->> 'pid' AS pid,
+    data ->> 'api' AS api, data ->> 'host' AS host, data ->> 'asked_model' AS asked_model, data ->> 'model' AS model,
+    coalesce(data ->> 'stream', 0) AS stream, coalesce(data ->> 'transport', 'http') AS transport,
+    data ->> 'connection' AS connection, coalesce(data ->> 'attempt', 1) AS attempt, data ->> 'retry_of' AS retry_of,
+    start_ns, data ->> 'headers_ns' AS headers_ns, data ->> 'first_token_ns' AS first_token_ns, end_ns, status,
+    data ->> 'ending' AS ending, data ->> 'http_status' AS http_status, data ->> 'stop' AS stop,
+    data ->> 'error' AS error, data ->> 'retry_after' AS retry_after, data ->> 'input_tokens' AS input_tokens,
+    data ->> 'cache_read_tokens' AS cache_read_tokens, data ->> 'cache_write_tokens' AS cache_write_tokens,
+    data ->> 'output_tokens' AS output_tokens, data ->> 'reasoning_tokens' AS reasoning_tokens,
+    data ->> 'cost_usd' AS cost_usd, data ->> 'prices' AS prices, coalesce(data ->> 'tool_calls', 0) AS tool_calls,
+    data ->> 'request_bytes' AS request_bytes, data ->> 'response_bytes' AS response_bytes,
+    data ->> 'request_seq' AS request_seq, data ->> 'response_seq' AS response_seq
+  FROM span WHERE kind = 'model';
+CREATE VIEW tool_call AS
+  SELECT s.id AS tool, s.parent AS turn, s.data ->> 'call' AS call, s.data ->> 'agent' AS agent,
+    s.data ->> 'process' AS span, s.data ->> 'pid' AS pid, s.name, s.data ->> 'id' AS id,
+    asked.data ->> 'arguments' AS arguments, coalesce(s.data ->> 'provider_side', 0) AS provider_side,
+    s.start_ns, s.end_ns, s.status, s.data ->> 'size' AS size, told.data ->> 'text' AS text,
+    s.data ->> 'call_seq' AS call_seq, s.data ->> 'result_seq' AS result_seq
+  FROM span s LEFT JOIN event asked ON asked.seq = s.data ->> 'call_seq'
+    LEFT JOIN event told ON told.seq = s.data ->> 'result_seq'
+  WHERE s.kind = 'tool';
+CREATE VIEW http_exchange AS
+  SELECT seq, at_ns, span, pid, data ->> 'exchange' AS exchange, data ->> 'connection' AS connection,
+    coalesce(data ->> 'scheme', 'https') AS scheme, data ->> 'host' AS host, data ->> 'port' AS port,
+    data ->> 'method' AS method, data ->> 'path' AS path, coalesce(data ->> 'status', 0) AS status,
+    data ->> 'requested_ns' AS requested_ns, data ->> 'headers_ns' AS headers_ns,
+    coalesce(data ->> 'ending', 'complete') AS ending, data ->> 'detail' AS detail,
+    coalesce(data ->> '$.request.size', 0) AS request_bytes, coalesce(data ->> '$.response.size', 0) AS response_bytes
+  FROM event WHERE kind = 'http.exchange';
+CREATE VIEW claim AS
+  SELECT seq, at_ns, span, pid, data ->> 'said' AS said, data ->> 'name' AS name, data ->> 'id' AS id,
+    data ->> 'parent' AS parent, data ->> 'status' AS status, data ->> 'told_ns' AS told_ns, data ->> 'data' AS data
+  FROM event WHERE kind = 'claim';

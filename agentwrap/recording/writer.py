@@ -128,7 +128,7 @@ class Recorder:
         self._tree.add(leaf)
         self._rows.append((seq, at_ns, kind, span, pid, subject, verdict, data.decode(), leaf))
         if kind in SPAN_KINDS:
-            self._spans.apply(at_ns, kind, span, pid, subject or "", fields)
+            self._spans.apply(at_ns, kind, span, pid, subject or "", fields, seq)
         if parts:
             self._keep(seq, parts, below)
         return seq
