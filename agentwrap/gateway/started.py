@@ -21,6 +21,7 @@ from agentwrap.events import EXCHANGE_NEWS, ExchangeNews, Gap, Item
 from agentwrap.gateway.connector import OWN4, OWN6, Connector, Refusal
 from agentwrap.gateway.reach import reach_of
 from agentwrap.launching.options import RunOptions
+from agentwrap.policy.model_hosts import model_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +79,8 @@ class CapturePorts(msgspec.Struct, frozen=True):
 class StartedGateway(msgspec.Struct):
     """The run's gateway, from `start` to `close`. `callers`: the tracer's end, to be closed here once it has it.
 
-    `traffic`: makes items of what passed through it; without one that is dropped.
+    `traffic`: makes items of what passed through it; without one that is dropped. `ca_pem`: the certificate of its
+    authority, known once it listens, empty if it ends no TLS.
     """
 
     tier: Tier
@@ -89,6 +91,7 @@ class StartedGateway(msgspec.Struct):
     capture_ports: CapturePorts | None = None
     failure: str = ""
     traffic: "Traffic | None" = None
+    ca_pem: bytes = b""
     inside: list[socket.socket] = msgspec.field(default_factory=list)
     _over: bool = False
     _ready: bool = False
@@ -123,6 +126,7 @@ class StartedGateway(msgspec.Struct):
                     for message in messages:
                         if isinstance(message, Ready):
                             self.channel.settimeout(None)
+                            self._ready, self.ca_pem = True, message.ca_pem
                             return
                         failure = _failure_of(message) or failure
         except TimeoutError:
@@ -175,6 +179,7 @@ class StartedGateway(msgspec.Struct):
                     number = max(number, message.number)
                 elif isinstance(message, wire.Ready):
                     self._ready = True
+                    self.ca_pem = message.ca_pem
                 elif isinstance(message, wire.Failed):
                     self.failure = _failure_of(message).rstrip().rpartition("\n")[2]
                 elif isinstance(message, EXCHANGE_NEWS):

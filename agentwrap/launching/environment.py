@@ -20,10 +20,13 @@ _SUFFIXES = (b"_BASE_URL", b"_API_BASE")
 _PROXIES = frozenset({b"http_proxy", b"https_proxy", b"all_proxy"})
 _URL = re.compile(rb"(https?)://(?:[^/?#@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:/?#\[\]@]*)(?::([0-9]{1,5}))?(?:[/?#].*)?", re.I)
 
+# Where clients look for all authorities they trust; each of them replaces the client's own list.
 _BUNDLES = (
     *(b"SSL_CERT_FILE", b"REQUESTS_CA_BUNDLE", b"CURL_CA_BUNDLE", b"GIT_SSL_CAINFO", b"AWS_CA_BUNDLE", b"PIP_CERT"),
     *(b"CARGO_HTTP_CAINFO", b"CODEX_CA_CERTIFICATE"),
 )
+_BUNDLES_IF_SET = (b"NIX_SSL_CERT_FILE",)
+# Where they look for more than their own list.
 _ADDITIONS = (b"NODE_EXTRA_CA_CERTS", b"DENO_CERT")
 
 # Variables that clients take a base URL from, and what each of them means when it is not set.
@@ -82,16 +85,27 @@ def _targets(url: bytes) -> set[Target]:
         return {Target("", port)}
 
 
-def with_authority(environment: Environment, *, bundle: bytes, additions: bytes) -> dict[bytes, bytes]:
-    """The environment in which clients believe our certificates, too.
+def trusted_files(environment: Environment, system: bytes | None) -> dict[bytes, bytes]:
+    """For each variable that has to name our authority, too: the file whose certificates it has to name besides.
 
-    `bundle`: path of the machine's authorities (or the user's own bundle) and ours; `additions`: of ours and what the
-    user adds (NODE_EXTRA_CA_CERTS), for clients that keep their own list besides.
+    That is the user's own where there is one, else the machine's bundle (`system`), or none (empty) for a variable that
+    only adds. Without a bundle of the machine's, what would replace the client's own list is left alone.
     """
-    return {
-        **environment, **dict.fromkeys(_BUNDLES, bundle), **dict.fromkeys(_ADDITIONS, additions),
-        b"DENO_TLS_CA_STORE": environment.get(b"DENO_TLS_CA_STORE", b"system,mozilla"),
-    }  # fmt: skip
+    found: dict[bytes, bytes] = {}
+    usual = environment.get(b"SSL_CERT_FILE", b"") or system
+    for name in _BUNDLES:
+        file = environment.get(name, b"") or usual
+        if file:
+            found[name] = file
+    found |= {name: environment[name] for name in _BUNDLES_IF_SET if environment.get(name)}
+    return found | {name: environment.get(name, b"") for name in _ADDITIONS}
+
+
+def with_authority(environment: Environment, files: Environment) -> dict[bytes, bytes]:
+    """The environment in which clients believe our certificates, too. `files`: variable to path."""
+    if not files:
+        return dict(environment)
+    return {b"DENO_TLS_CA_STORE": b"system,mozilla", **environment, **files}
 
 
 def with_base_urls(environment: Environment, port: int) -> dict[bytes, bytes]:

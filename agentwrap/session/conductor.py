@@ -213,16 +213,17 @@ class Session:
             )
         self._guard_stands(told)
         statements = plan.coverage(standing, reads=options.reads)
-        self._around.wait_until_ready()
-        statements = self._around.statements(statements)
-        gaps = [*plan.gaps(standing, reads=options.reads), *self._around.losses()]
+        self._around.wait_until_ready(told.mode)
+        statements = self._around.statements(statements, told.mode)
+        gaps = [*plan.gaps(standing, reads=options.reads), *self._around.losses(told.mode)]
+        reading = self._around.reading
         self._require(statements, gaps, told.mode)
         items: list[Item] = [
             RunStart(
                 at_ns=0,
                 command=options.command,
                 cwd=options.cwd or working_directory(),
-                environment=tuple(options.environment.items()),
+                environment=tuple(reading.environment(options.environment, reading.way(told.mode)).items()),
                 uid=os.getuid(),
                 gid=os.getgid(),
                 tty=os.isatty(0),

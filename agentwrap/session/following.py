@@ -104,7 +104,7 @@ def _child_plan(following: Following, ignored: frozenset[int], blocked: frozense
     from agentwrap.tracing.syscalls import watched
 
     options, around, enforcement = following.options, following.around, following.around.plan
-    guard, capture = around.tier == "guard", around.reading == "capture"
+    guard, capture = around.tier == "guard", around.reading.notified == "capture"
     judged = watched.judged_by(enforcement, guard=guard)
     notified = watched.abis(reads=options.reads, guard=guard, capture=capture, judged=judged)
     alone = watched.abis(reads=options.reads, exec_calls=True, guard=guard, capture=capture, judged=judged)
@@ -112,7 +112,8 @@ def _child_plan(following: Following, ignored: frozenset[int], blocked: frozense
     return ChildPlan(
         path=following.path,
         argv=options.command,
-        environment=options.environment,
+        environment=around.reading.environment(options.environment, around.reading.notified),
+        environment_alone=around.reading.environment(options.environment, around.reading.alone),
         cwd=options.cwd,
         inherit=options.inherit,
         ignored=ignored,
@@ -162,7 +163,7 @@ def _settings(following: Following) -> "TracerSettings":
 
 def _capture(following: Following) -> "CaptureSettings | None":
     gateway = following.around.gateway
-    if gateway is None or gateway.capture_ports is None or following.around.reading != "capture":
+    if gateway is None or gateway.capture_ports is None or following.around.reading.notified != "capture":
         return None
     from agentwrap.launching.environment import model_servers
     from agentwrap.tracing.capture import CaptureSettings

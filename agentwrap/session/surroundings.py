@@ -11,8 +11,10 @@ import msgspec
 
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
 from agentwrap.events import Coverage, Gap
+from agentwrap.launching.authority_files import AuthorityFiles
 from agentwrap.launching.child import Enclosure
 from agentwrap.launching.options import RunOptions
+from agentwrap.session.reading import Reading
 
 if TYPE_CHECKING:
     from agentwrap.gateway.connector import Connector, Refusal
@@ -27,19 +29,16 @@ _MECHANISM: dict[Tier, str] = {
     "wall": "network namespace and gateway",
     "guard": "connections made by the tracer, and gateway",
 }
-Reading = Literal["", "gateway", "capture", "base-url"]
-"""How model traffic comes to be read, if it is."""
 
 
 class Surroundings(msgspec.Struct):
     """What stands. `tier`: of the network, empty where it is the machine's own; `refusal`: why there is no wall.
 
-    `reading`: model traffic where calls are notified, `reading_alone`: where they are not.
+    `reading`: how model traffic comes to be read.
     """
 
     tier: Tier = ""
-    reading: "Reading" = ""
-    reading_alone: "Reading" = ""
+    reading: Reading = msgspec.field(default_factory=Reading)
     connector: "Connector | None" = None
     gateway: "StartedGateway | None" = None
     plan: "EnforcementPlan | None" = None
@@ -69,14 +68,22 @@ class Surroundings(msgspec.Struct):
         if self.connector is not None:
             self.connector.close()
 
-    def wait_until_ready(self) -> None:
-        """Until the gateway listens, where a run cannot begin without it. Raises AgentwrapError."""
-        if self.gateway is not None and self.gateway.capture_ports is None:
-            self.gateway.wait_until_ready()
+    def wait_until_ready(self, mode: str) -> None:
+        """Until the gateway listens and its authority is known, where a run cannot begin without. Raises AgentwrapError."""
+        gateway = self.gateway
+        if gateway is None or self.reading.way(mode) == "base-url":
+            return
+        try:
+            gateway.wait_until_ready()
+        except AgentwrapError:
+            if gateway.capture_ports is None:
+                raise
+            # Nothing stands in the way of a connection; that it is not read is told when the gateway is heard.
+        self.reading.write_files(gateway.ca_pem)
 
-    def statements(self, given: list[Coverage]) -> list[Coverage]:
+    def statements(self, given: list[Coverage], mode: str) -> list[Coverage]:
         """Coverage as it is here: what the wall or the guard holds is no testimony any more."""
-        return [self._held(one) for one in given]
+        return [*(self._held(one) for one in given), self.reading.coverage(mode, self.tier)]
 
     def _held(self, one: Coverage) -> Coverage:
         if one.what in _NETWORK and self.tier:
@@ -94,8 +101,11 @@ class Surroundings(msgspec.Struct):
             return "mounts"
         return "Landlock" if self.plan.landlock.handled_files else ""
 
-    def losses(self) -> list[Gap]:
-        """What `--best-effort` goes on without: a gateway that nothing leads to."""
+    def losses(self, mode: str) -> list[Gap]:
+        """What the run goes on without: a way for model traffic, with `--best-effort` a wall."""
+        return [*self.reading.gaps(mode), *self._no_wall()]
+
+    def _no_wall(self) -> list[Gap]:
         if self.gateway is None or self.tier or self.gateway.capture_ports is not None:
             return []
         refusal = self.refusal
@@ -111,6 +121,7 @@ class Surroundings(msgspec.Struct):
             failure = self.gateway.failure
         if self.connector is not None:
             self.connector.end()
+        self.reading.close()
         return failure
 
     def abandon(self) -> None:
@@ -120,6 +131,7 @@ class Surroundings(msgspec.Struct):
             self.gateway.abandon()
         if self.connector is not None:
             self.connector.end()
+        self.reading.close()
 
 
 def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> Surroundings:
@@ -131,20 +143,53 @@ def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> 
         return _stand(options, None)
     loading = started.load(options, now, attended=attended)
     try:
-        if confined:
-            return _stand(options, loading)
-        standing = _stand(options, None)
-        try:
-            standing.gateway = started.start_capture(loading)
-        except BaseException:
-            standing.abandon()
-            raise
+        return _confined(options, loading) if confined else _capturing(options, loading)
     except BaseException:
         loading.end()
         raise
-    standing.reading_alone = "base-url"
-    standing.reading = "capture" if options.network == "auto" and _can_take() else "base-url"
+
+
+def _confined(options: RunOptions, loading: "Loading") -> Surroundings:
+    standing = _stand(options, loading)
+    standing.reading = Reading("gateway", "gateway")
+    if not options.no_intercept:
+        standing.reading.files = _authority_files(standing, options)
     return standing
+
+
+def _capturing(options: RunOptions, loading: "Loading") -> Surroundings:
+    from agentwrap.gateway import started
+
+    standing = _stand(options, None)
+    try:
+        gateway = standing.gateway = started.start_capture(loading)
+    except BaseException:
+        standing.abandon()
+        raise
+    assert gateway.capture_ports is not None
+    reading = standing.reading = Reading("base-url", "base-url", reverse_port=gateway.capture_ports.reverse)
+    if options.network == "host":
+        reading.why = "--network host"
+    elif not _can_take():
+        reading.why = "pidfd_getfd is refused"
+    else:
+        reading.notified = "capture"
+        reading.files = _authority_files(standing, options)
+    return standing
+
+
+def _authority_files(standing: Surroundings, options: RunOptions) -> AuthorityFiles:
+    try:
+        return AuthorityFiles(options.environment, options.cwd or os.getcwdb())
+    except OSError as error:
+        standing.abandon()
+        raise AgentwrapError(
+            "output",
+            "there is no place for the certificates that this run's programs are to trust",
+            evidence=str(error),
+            hint="agentwrap run --no-intercept -- COMMAND",
+            exit_status=EXIT_FAILED,
+        ) from error
 
 
 def _can_take() -> bool:

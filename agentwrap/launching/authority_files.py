@@ -1,0 +1,69 @@
+"""The files that a run's programs read our authority's certificate from, beside the authorities they trust anyway.
+
+They are named before the authority exists, since the environment of a run stands before its gateway does; `write` fills
+them. Knows files. Refuses to know keys: there is none in them.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentwrap.launching.environment import Environment, trusted_files
+
+SYSTEM_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Alpine, Arch
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+    "/etc/ssl/cert.pem",  # Alpine, BSD
+)
+_MAX_BYTES = 8 << 20
+
+
+class AuthorityFiles:
+    """One run's. `paths`: variable to file, for `environment.with_authority`."""
+
+    def __init__(self, environment: Environment, cwd: bytes) -> None:
+        """Name the files for this environment; relative names in it are `cwd`'s. Raises OSError."""
+        self._folder = Path(tempfile.mkdtemp(prefix="agentwrap-"))
+        self._merged: dict[bytes, Path] = {}
+        self.paths: Mapping[bytes, bytes] = {
+            name: os.fsencode(self._merged_path(os.path.join(cwd, base) if base else b""))
+            for name, base in trusted_files(environment, _system_bundle()).items()
+            if not base or os.path.isfile(os.path.join(cwd, base))
+        }
+
+    def _merged_path(self, base: bytes) -> Path:
+        if base not in self._merged:
+            number = f"-{len(self._merged)}" if self._merged else ""
+            self._merged[base] = self._folder / f"certificates{number}.pem"
+        return self._merged[base]
+
+    def write(self, ca_pem: bytes) -> None:
+        """Fill the files; where there is no authority after all, with what is trusted anyway. Raises OSError."""
+        for base, path in self._merged.items():
+            trusted = _read(base)
+            path.write_bytes(trusted + (b"\n" if trusted and not trusted.endswith(b"\n") else b"") + ca_pem)
+        # Programs of the run under another user read them, too.
+        for path in self._merged.values():
+            path.chmod(0o644)
+        self._folder.chmod(0o755)
+
+    def remove(self) -> None:
+        """The run is over."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _system_bundle() -> bytes | None:
+    return next((path.encode() for path in SYSTEM_BUNDLES if os.path.isfile(path)), None)
+
+
+def _read(path: bytes) -> bytes:
+    if not path:
+        return b""
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MAX_BYTES)
+    except OSError:
+        return b""
