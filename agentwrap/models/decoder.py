@@ -87,8 +87,8 @@ class Decoder:
             self._emit(found)
         passing = Passing(began)
         wants_socket = began.method == b"GET" and passing.header(b"upgrade").lower() == b"websocket"
-        method = b"POST" if wants_socket else began.method
-        one = _Open(passing, recognise(method, began.host, passing.path))
+        is_call = wants_socket or began.method != b"GET"
+        one = _Open(passing, recognise(began.method, began.host, passing.path) if is_call else None)
         passing.is_socket = wants_socket
         self._open[began.exchange] = one
         if len(self._open) > _OPEN_MAX:

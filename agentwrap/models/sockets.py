@@ -6,8 +6,8 @@ from agentwrap.events.exchange import ExchangeEnded, ExchangeMessage
 from agentwrap.models.calls import Call, Calls
 from agentwrap.models.passing import Passing
 from agentwrap.models.shape import Shape
+from agentwrap.models.stream import LINES
 
-MEDIA = b"application/x-ndjson"
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "error"})
 
 
@@ -53,7 +53,7 @@ class SocketCalls:
             return
         call, self._call = self._call, None
         over = ExchangeEnded(self._passing.began.exchange, at_ns, ending, detail)  # type: ignore[arg-type]
-        self._calls.answered(call, self._passing, over, media=MEDIA)
+        self._calls.answered(call, self._passing, over, media=LINES)
 
 
 def _kind(data: bytes) -> str:
