@@ -11,12 +11,12 @@ import trio
 
 from agentwrap.events import Transport
 from agentwrap.events.egress import NetRefused
+from agentwrap.events.repeats import OTHERS
 from agentwrap.gateway.callers import Caller
 from agentwrap.gateway.host_ports import LOOK_S, listening_now
 from agentwrap.gateway.netlink import packets, rules
 from agentwrap.gateway.netlink.packets import Refused
 from agentwrap.gateway.stage import Stage
-from agentwrap.gateway.told import OTHERS
 from agentwrap.policy.hosts import HostError, parse_host
 from agentwrap.policy.questions import Answer
 from agentwrap.policy.rules import Rule

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from agentwrap.events import Gap
+from agentwrap.events.repeats import Teller
 from agentwrap.gateway import hosts_file, publish
 from agentwrap.gateway.asking import Asks
 from agentwrap.gateway.attribution import Attribution
@@ -38,7 +39,6 @@ from agentwrap.gateway.proxying.passing import PassingJudge
 from agentwrap.gateway.relay import abort
 from agentwrap.gateway.serve import Ports, Settings
 from agentwrap.gateway.stage import Stage
-from agentwrap.gateway.told import Teller
 from agentwrap.policy.hosts import Address
 from agentwrap.tracing.wire import Ready
 

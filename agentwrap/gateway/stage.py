@@ -7,6 +7,7 @@ import msgspec
 
 from agentwrap.events import Gap
 from agentwrap.events.egress import NetClosed, NetDecision
+from agentwrap.events.repeats import Teller, Told
 from agentwrap.gateway.asking import Asks
 from agentwrap.gateway.attribution import Attribution
 from agentwrap.gateway.callers import Caller
@@ -17,7 +18,6 @@ from agentwrap.gateway.known_names import KnownNames
 from agentwrap.gateway.link import Link
 from agentwrap.gateway.lookup import Resolver
 from agentwrap.gateway.placeholders import Placeholders
-from agentwrap.gateway.told import Teller, Told
 from agentwrap.policy.hosts import Address
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Stage(msgspec.Struct, kw_only=True):
     known: KnownNames
     placeholders: Placeholders
     link: Link
-    teller: Teller
+    teller: Teller[Told]
     attribution: Attribution
     resolver: Resolver
     asks: Asks

@@ -15,6 +15,7 @@ import msgspec
 
 from agentwrap.events import Sink
 from agentwrap.events.egress import Act, ActDenied, By
+from agentwrap.events.repeats import Teller
 from agentwrap.launching.enforcement import EnforcementPlan
 from agentwrap.policy.defaults import is_device
 from agentwrap.policy.layers import Layer, decide_layers, mode_of
@@ -22,7 +23,6 @@ from agentwrap.policy.questions import Answer, Exec, Family, Question, Read, Uni
 from agentwrap.policy.repositories import OwnRepositories
 from agentwrap.policy.rules import Rule
 from agentwrap.tracing.processes import Process
-from agentwrap.tracing.repeats import Repeats
 
 _ANSWERS = 8_192
 _PROCESS_FILE = re.compile(r"/proc/(\d+|self|thread-self)(?:/.*)?\Z", re.DOTALL)
@@ -55,7 +55,7 @@ class StopJudge:
         self._belongs = belongs
         self._hold = hold
         self._lock = threading.Lock()
-        self._repeats = Repeats(sink)
+        self._repeats: Teller[ActDenied] = Teller(sink)
         self._answers: dict[Question, Answer] = {}
         self.repositories = OwnRepositories()
 
@@ -72,12 +72,12 @@ class StopJudge:
     def settle(self) -> None:
         """Tell repeats that have waited long enough. From any thread."""
         with self._lock:
-            self._repeats.settle(self._now())
+            self._repeats.flush(self._now())
 
     def finish(self) -> None:
         """Tell every count that is left."""
         with self._lock:
-            self._repeats.settle(self._now(), everything=True)
+            self._repeats.flush(self._now(), everything=True)
 
     def _ask(self, question: Question) -> Answer:
         answer = self._answers.get(question)

@@ -1,17 +1,19 @@
 """How often is told how often: the first of a kind at once, its repeats counted and told together. Pure.
 
-Of a kind are judgements with the same process, destination, rule and verdict. However many there are, memory and rows
-are bounded; what does not fit any more is counted under "(others)". No count is ever lost.
+Of a kind are judgements with the same process, destination or target, rule and verdict. However many there are, memory
+and rows are bounded; what does not fit any more is counted under "(others)". No count is ever lost.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
-from agentwrap.events.egress import DnsQuery, NetDecision, NetRefused
+from agentwrap.events.egress import ActDenied, DnsQuery, NetDecision, NetRefused
 
-Told = NetDecision | DnsQuery | NetRefused
+Told = NetDecision | DnsQuery | NetRefused | ActDenied
+AnyTold = TypeVar("AnyTold", bound=Told)
 Key = tuple[object, ...]
 
 WINDOW_NS = 250_000_000
@@ -20,10 +22,10 @@ IDLE_NS = 60_000_000_000
 OTHERS = b"(others)"
 
 
-class _Row:
+class _Row(Generic[AnyTold]):
     __slots__ = ("count", "last", "seen_ns", "times", "told_ns")
 
-    def __init__(self, last: Told, now: int) -> None:
+    def __init__(self, last: AnyTold, now: int) -> None:
         self.last = last
         self.count = 0
         self.times = 1
@@ -35,7 +37,9 @@ def _key(event: Told) -> Key:
         return ("c", event.span, event.host, event.port, event.rule, event.decision)
     if isinstance(event, DnsQuery):
         return ("d", event.span, event.name, event.qtype, event.rule, event.decision, event.answers)
-    return ("r", event.span, event.host, event.port, event.protocol_number, event.decision)
+    if isinstance(event, NetRefused):
+        return ("r", event.span, event.host, event.port, event.protocol_number, event.decision)
+    return ("a", event.span, event.act, event.target, event.rule, event.decision)
 
 
 def _folded(event: Told) -> Told:
@@ -50,27 +54,37 @@ def _folded(event: Told) -> Told:
             at_ns=event.at_ns, decision=event.decision, by=event.by, name=OTHERS, qtype="", count=event.count,
             why=b"more names than are told apart",
         )  # fmt: skip
-    return NetRefused(
-        at_ns=event.at_ns, decision=event.decision, by=event.by, host=OTHERS, count=event.count,
-        why=b"more destinations than are told apart",
+    if isinstance(event, NetRefused):
+        return NetRefused(
+            at_ns=event.at_ns, decision=event.decision, by=event.by, host=OTHERS, count=event.count,
+            why=b"more destinations than are told apart",
+        )  # fmt: skip
+    return ActDenied(
+        at_ns=event.at_ns, decision=event.decision, by=event.by, act=event.act, target=OTHERS, count=event.count,
+        why=b"more acts than are told apart",
     )  # fmt: skip
 
 
-class Teller:
+class Teller(Generic[AnyTold]):
     """Tells judgements to `put`. Times are nanoseconds of the run, taken from the events."""
 
-    def __init__(self, put: Callable[[Told], None], *, max_keys: int = MAX_KEYS) -> None:
+    def __init__(self, put: Callable[[AnyTold], None], *, max_keys: int = MAX_KEYS) -> None:
         self._put = put
         self._max_keys = max_keys
-        self._rows: OrderedDict[Key, _Row] = OrderedDict()
-        self._counted: dict[Key, _Row] = {}
+        self._rows: OrderedDict[Key, _Row[AnyTold]] = OrderedDict()
+        self._counted: dict[Key, _Row[AnyTold]] = {}
 
-    def tell(self, event: Told) -> bool:
+    @property
+    def waiting(self) -> bool:
+        """Whether repeats wait to be told."""
+        return bool(self._counted)
+
+    def tell(self, event: AnyTold) -> bool:
         """Tell a judgement, now or with its repeats. True: it is the first of its kind and was put just now."""
         key = _key(event)
         row = self._rows.get(key)
         if row is None and len(self._rows) >= self._max_keys and not self._forget_idle(event.at_ns):
-            event = _folded(event)
+            event = cast("AnyTold", _folded(event))  # an event of the same type
             key = _key(event)
             row = self._rows.get(key)
         if row is None:
@@ -85,7 +99,7 @@ class Teller:
         self._counted[key] = row
         return False
 
-    def times(self, event: Told) -> int:
+    def times(self, event: AnyTold) -> int:
         """How often a judgement of this kind was told; 0 where it is not told apart."""
         row = self._rows.get(_key(event))
         return row.times if row is not None else 0
