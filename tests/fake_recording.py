@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agentwrap.events import Event, FileState
+from agentwrap.events import Body, Content, Event, FileState
 from agentwrap.recording.spans import SpanRow, SpanTable
 
 
@@ -31,6 +31,8 @@ def _json(value: Any) -> Any:
             return {"b64": base64.b64encode(value).decode()}
     if isinstance(value, tuple):
         return [_json(item) for item in value]
+    if isinstance(value, Body):
+        return {"size": value.size, **({"omitted": value.omitted} if value.omitted else {})}
     if isinstance(value, FileState):
         fields = {name: getattr(value, name) for name in value.__struct_fields__ if name != "raw"}
         if value.raw:
@@ -53,7 +55,7 @@ def row_of(seq: int, event: Event) -> FakeRow:
 class FakeRecording:
     def __init__(
         self,
-        events: Iterable[Event] = (),
+        items: Iterable[Any] = (),
         *,
         blobs: Iterable[bytes] = (),
         state: str = "closed",
@@ -62,7 +64,11 @@ class FakeRecording:
         import hashlib
 
         self.meta = {"started_unix_ns": "1700000000000000000", "cwd": "/srv", "run_id": "r1", **(meta or {})}
-        self._rows = [row_of(seq, event) for seq, event in enumerate(events, 1)]
+        given = list(items)
+        events = [item for item in given if isinstance(item, Event)]
+        self._events: dict[int, Event] = dict(enumerate(events, 1))
+        self._contents = {item.sha: item.data for item in given if isinstance(item, Content)}
+        self._rows = [row_of(seq, event) for seq, event in self._events.items()]
         self._blobs = {hashlib.sha256(data).hexdigest(): data for data in blobs}
         self._state = state
         table = SpanTable()
@@ -84,6 +90,10 @@ class FakeRecording:
 
     def blob(self, sha256_hex: str) -> bytes | None:
         return self._blobs.get(sha256_hex)
+
+    def body(self, seq: int, field: str) -> Iterator[bytes | None]:
+        told = getattr(self._events.get(seq), field, None)
+        yield from (self._contents.get(piece) for piece in told.pieces) if isinstance(told, Body) else ()
 
     def count(self) -> int:
         return len(self._rows)

@@ -1,10 +1,11 @@
 """Runs a command under the guard alone, with a small gateway of its own, and writes down what was told and asked.
 
-    python tests/guarded.py [--kept] [--limit N] [--dead] --out FILE -- COMMAND...
+    python tests/guarded.py [--kept] [--stops trace|calls] [--limit N] [--dead] --out FILE -- COMMAND...
 
 The gateway answers by the port that the program meant: 22 speaks first, 7 echoes until the end of input and says `bye`,
 666 is forbidden (a reset, and counted), anything else answers one HTTP request with the address that was meant. It
-answers every name with 203.0.113.7. The exit status is the command's. It must run in a network of its own.
+answers every name with 203.0.113.7. The exit status is the command's. It must run in a network of its own. With
+`--stops` the calls are performed at ptrace's stops, of a filter or of every call, by the tracer's own loop.
 """
 
 import argparse
@@ -24,11 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from agentwrap.gateway.callers import Caller, CallerTable, decode
-from agentwrap.launching.child import ChildPlan, launch
-from agentwrap.launching.seccomp import RET_USER_NOTIF, assemble
+from agentwrap.launching.child import ChildPlan, Launched, launch
+from agentwrap.launching.seccomp import RET_ALLOW, RET_TRACE, RET_USER_NOTIF, assemble
+from agentwrap.tracing import ptrace
 from agentwrap.tracing.guard import ANSWERED, Guard, GuardSettings
+from agentwrap.tracing.guard.performer import Performer
+from agentwrap.tracing.guard.stopped import Stopped
+from agentwrap.tracing.loop import PtraceLoop
 from agentwrap.tracing.notify import Listener
-from agentwrap.tracing.processes import Process
+from agentwrap.tracing.processes import Process, ProcessTree
 from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory
 
@@ -196,8 +201,9 @@ def _field(tid: int, name: bytes) -> int:
         return 0
 
 
-def _plan(argv: list[str]) -> ChildPlan:
-    program = assemble(watched.abis(guard=True), RET_USER_NOTIF)
+def _plan(argv: list[str], stops: str) -> ChildPlan:
+    abis = watched.abis(guard=True)
+    program = assemble(abis, RET_USER_NOTIF)
     path = next(
         path for folder in ("", *os.environ["PATH"].split(":")) if os.access(path := os.path.join(folder, argv[0]), 1)
     )
@@ -211,9 +217,9 @@ def _plan(argv: list[str]) -> ChildPlan:
         blocked=frozenset(),
         notify_program=program,
         alone_program=program,
-        trace_program=program,
-        allow_program=program,
-        follow="notify",
+        trace_program=assemble(abis, RET_TRACE),
+        allow_program=assemble(abis, RET_ALLOW),
+        follow="calls" if stops == "calls" else "trace" if stops else "notify",
         without=(12, 13),
     )
 
@@ -232,6 +238,7 @@ def _row(event: Any) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kept", action="store_true", help="as where pidfd_getfd is refused")
+    parser.add_argument("--stops", choices=["", "trace", "calls"], default="", help="by ptrace, without a listener")
     parser.add_argument("--limit", type=int, default=4096)
     parser.add_argument("--dead", action="store_true", help="the gateway is gone")
     parser.add_argument("--out", type=Path, required=True)
@@ -245,9 +252,7 @@ def main() -> int:
     inherited = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     os.environ["GUARDED_INHERIT"] = str(inherited.fileno())
     os.environ["GUARDED_BYSTANDER"] = str(bystander.port)
-    launched = launch(_plan(options.command), lambda _pid: 1, want_ptrace=False)
-    listener = Listener(launched.listener)
-    listener.wake_in_place()
+    launched = launch(_plan(options.command, options.stops), _seize, want_ptrace=bool(options.stops))
     if options.dead:
         gateway.tcp.close()
     else:
@@ -256,6 +261,7 @@ def main() -> int:
     events: list[Any] = []
     settings = GuardSettings(tcp_port, gateway.dns.getsockname()[1], gateway.theirs, tree.has, six=gateway.six)
     taking = False if options.kept else None
+    stopped = Stopped() if options.stops else None
     start = time.monotonic_ns()
     guard = Guard(
         Memory(),
@@ -263,13 +269,19 @@ def main() -> int:
         events.append,
         lambda: time.monotonic_ns() - start,
         settings,
+        stopped=stopped,
         taking=taking,
         limit=options.limit,
     )
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    launched.channel.send(b"go")
-    calls = _answer_all(listener, guard, tree)
-    _, status = os.waitpid(launched.pid, 0)
+    if stopped is not None:
+        calls, status = _perform_all(launched, guard, stopped, tree, every=options.stops == "calls")
+    else:
+        listener = Listener(launched.listener)
+        listener.wake_in_place()
+        launched.channel.send(b"go")
+        calls = _answer_all(listener, guard, tree)
+        _, status = os.waitpid(launched.pid, 0)
     guard.settle(everything=True)
     if not options.dead:
         gateway._drain()
@@ -286,6 +298,44 @@ def main() -> int:
     guard.close()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
+
+
+def _seize(pid: int) -> int:
+    ptrace.seize(pid, ptrace.FOLLOW | ptrace.OPT_SECCOMP)
+    return 0
+
+
+class Unwatched:
+    """In place of whoever would record what the loop sees."""
+
+    calls = 0
+
+    def call(self, *_call: Any) -> int:
+        self.calls += 1
+        return 0
+
+    def started(self, *_process: Any) -> None:
+        pass
+
+    became = ended = thread_stopped = started
+
+
+def _perform_all(launched: Launched, guard: Guard, stopped: Stopped, tree: Tree, *, every: bool) -> tuple[int, int]:
+    tasks, nobody, statuses, faults = ProcessTree(), Unwatched(), [0], list[str]()
+    root = tasks.start(launched.pid, None)
+    tree.processes[launched.pid] = root
+    rules = watched.by_call(reads=False, guard=True) if every else None
+    memory = Memory()
+    anybody: Any = nobody
+    loop = PtraceLoop(
+        tasks, anybody, anybody, anybody, memory, statuses.append, lambda _signal: None,
+        lambda what, detail: faults.append(f"{what}: {detail}"), rules,
+    )  # fmt: skip
+    loop.perform_by(lambda resume, answer: Performer(guard, stopped, resume, answer))
+    launched.channel.send(b"go")
+    loop.run()
+    assert not faults, faults
+    return nobody.calls, statuses[-1]
 
 
 def _answer_all(listener: Listener, guard: Guard, tree: Tree) -> int:

@@ -60,7 +60,7 @@ PURE = {
     *("gateway.known_names", "gateway.refusals", "gateway.reach"),
     *("gateway.netlink.messages", "gateway.netlink.nftables"),
     *("approvals.registry", "approvals.messages", "approvals.permission"),
-    *("tracing.stops", "tracing.processes", "tracing.noise", "tracing.syscalls"),
+    *("tracing.stops", "tracing.registers", "tracing.processes", "tracing.noise", "tracing.syscalls"),
     *("tracing.guard.sockaddr", "tracing.guard.messages"),
 }
 IMPURE = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentwrap.cli.faults import keep_trace
+from agentwrap.cli.model_options import model_options
 from agentwrap.cli.output import Output, pass_output
 from agentwrap.cli.policy_options import layers_of, policy_options, requirements_of, words_for
 from agentwrap.errors import EXIT_DENIED, EXIT_FAILED, AgentwrapError
@@ -115,6 +116,7 @@ def _output_path(given: str | None, command: str, run_id: str) -> Path:
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End the run after this."
 )
 @policy_options
+@model_options
 @click.option("--reads", is_flag=True, help="Record reads too: one row per process and path.")
 @click.option(
     "--require", default="", metavar="KINDS", help="Refuse to start unless these are covered: exec,file-write."
@@ -230,6 +232,8 @@ def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions
         ask_timeout_s=given["ask_timeout"] or 300.0,
         ask_waits=given["ask_timeout"] is not None,
         fail_on_deny=given["fail_on_deny"],
+        intercept=given["intercept"],
+        no_intercept=given["no_intercept"],
         host_facts=_host_facts(),
     )
 

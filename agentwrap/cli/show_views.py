@@ -1,5 +1,6 @@
 """The views of `agentwrap show`: each a stream of lines out of a recording, and the JSON document."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -10,10 +11,13 @@ import msgspec
 from agentwrap import text
 from agentwrap.cli import reading
 from agentwrap.errors import AgentwrapError
-from agentwrap.evidence import check
-from agentwrap.views import denials, noise, passing, summary
+from agentwrap.evidence import check, linking
+from agentwrap.evidence.linking import Linker
+from agentwrap.views import denials, failures, noise, passing, summary
 from agentwrap.views.context import Context
+from agentwrap.views.failures import is_failure
 from agentwrap.views.filter import Filter
+from agentwrap.views.filter_keys import Surroundings
 from agentwrap.views.lines import stream_line
 from agentwrap.views.source import Row
 from agentwrap.views.styled import Line
@@ -22,14 +26,29 @@ if TYPE_CHECKING:
     from agentwrap.recording.reader import Reader
 
 
+_NAME = re.compile(r"[mtxah][0-9]{1,9}")
+
+
 class Wish(msgspec.Struct):
-    """What was asked for."""
+    """What was asked for. `about`: a call, a turn, a tool call; `story`: what the recording tells of model traffic."""
 
     view: str
     chosen: Filter
     everything: bool
     limit: int | None
     in_utc: bool
+    about: str = ""
+    find: str = ""
+    story: Linker | None = None
+
+
+def named(chosen: Filter) -> str:
+    """The call, turn, tool call, agent or exchange that the words name: `m3` alone, not in quotes."""
+    if len(chosen.terms) != 1:
+        return ""
+    term = chosen.terms[0]
+    plain = not term.key and not term.negated and term.end - term.start == len(term.value)
+    return term.value if plain and _NAME.fullmatch(term.value) else ""
 
 
 def required_lines(judged: check.Report) -> Iterator[Line]:
@@ -44,12 +63,26 @@ def required_lines(judged: check.Report) -> Iterator[Line]:
 def lines_of(source: "Reader", wish: Wish, columns: int | None) -> Iterator[Line]:
     """Every line of a view, as it is read."""
     clock = reading.utc_clock(source.meta) if wish.in_utc else text.clock
-    context = Context(source, columns=columns, live=source.state() == "live", clock=clock)
+    wish.story = story_of(source)
+    context = Context(source, columns=columns, live=source.state() == "live", clock=clock, story=wish.story)
     yield from summary.header(source, reading.started_words(source.meta, in_utc=wish.in_utc), columns)
     yield []
-    yield from _VIEWS[wish.view](source, wish, context)
+    yield from _view(wish.view)(source, wish, context)
     if wish.view != "gaps":
         yield from _closing_gaps(source)
+
+
+def story_of(source: "Reader") -> Linker:
+    """Model calls, tools and what they caused; nearly nothing to do where there were none."""
+    return linking.of_recording(source, source.meta.get("cwd", ""))
+
+
+def _view(name: str) -> Callable[["Reader", Wish, Context], Iterator[Line]]:
+    if name in _VIEWS:
+        return _VIEWS[name]
+    from agentwrap.cli.show_models import MODEL_VIEWS
+
+    return MODEL_VIEWS[name]
 
 
 def _closing_gaps(source: "Reader") -> Iterator[Line]:
@@ -63,8 +96,8 @@ def _rows(source: "Reader", wish: Wish) -> Iterator[Row]:
     rows: Iterator[Row] = reading.rows_of(source, wish.chosen.kinds())
     if not wish.chosen:
         return rows
-    context = Context(source)
-    return (row for row in rows if wish.chosen(row, context.span))
+    spans = Surroundings(Context(source).span, wish.story)
+    return (row for row in rows if wish.chosen(row, spans))
 
 
 def _named_kinds(chosen: Filter) -> bool:
@@ -72,10 +105,16 @@ def _named_kinds(chosen: Filter) -> bool:
     return any(term.key == "kind" and not term.negated for term in chosen.terms)
 
 
+def stream_of(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
+    """The stream of the rows that the filter lets through."""
+    yield from _stream(source, wish, context)
+
+
 def _stream(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     tally, hidden, shown = summary.Tally(), Counter[str](), 0
     explicit = _named_kinds(wish.chosen)
     stopped = False
+    told = noise.Told()
     gone = frozenset[str]() if wish.everything or context.live else passing.passed(source)
     for row in _rows(source, wish):
         tally.add(row)
@@ -85,9 +124,12 @@ def _stream(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
             reason = noise.hidden(row, live=context.live, spans=context.span, walled=context.walled)
         if not reason and passing.of_a_passing_file(row, gone):
             reason = noise.TEMPORARY
+        if not reason and not wish.everything and not context.live:
+            reason = told.again(row)
         if reason and not (explicit and reason not in noise.NOISE):
             hidden[reason] += 1
             continue
+        told.shown(row)
         if wish.limit is not None and shown >= wish.limit:
             stopped = True
             break
@@ -108,7 +150,8 @@ def _tree(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     from agentwrap.views import tree
 
     chosen, everything = wish.chosen, wish.everything
-    built = tree.build(source, lambda row: chosen(row, context.span) and (everything or not noise.hidden(row)))
+    spans = Surroundings(context.span, wish.story)
+    built = tree.build(source, lambda row: chosen(row, spans) and (everything or not noise.hidden(row)))
     yield from tree.tree_lines(built, context.columns)
     yield []
 
@@ -146,10 +189,10 @@ def _visible(
     `ends`: also those that tell the end of a file the run made.
     """
     left = wish.limit
-    context = Context(source)
+    spans = Surroundings(Context(source).span, wish.story)
     gone = frozenset[str]() if wish.everything or ends else passing.passed(source)
     for row in reading.rows_of(source, kinds):
-        if not wish.chosen(row, context.span):
+        if not wish.chosen(row, spans):
             continue
         reason = "" if wish.everything else noise.hidden(row)
         if not reason and passing.of_a_passing_file(row, gone):
@@ -165,7 +208,8 @@ def _visible(
 
 
 def _errors(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
-    yield from _only(source, wish, context, _is_error, "failed exit, signal or denial")
+    yield from failures.failure_lines(_rows(source, wish), context, wish.limit)
+    yield []
 
 
 def _denied(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
@@ -173,24 +217,6 @@ def _denied(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     yield from denials.denial_lines(found, context, wish.limit)
     if not found.kinds:
         yield [("no denial was recorded", "dim")]
-    yield []
-
-
-def _is_error(row: Row) -> bool:
-    failed = row.kind in ("process.exit", "run.end") and (row.data.get("status") or row.data.get("signal"))
-    return bool(failed) or row.verdict == "deny"
-
-
-def _only(source: "Reader", wish: Wish, context: Context, wanted: Callable[[Row], bool], noun: str) -> Iterator[Line]:
-    shown = 0
-    for row in _rows(source, wish):
-        if wanted(row):
-            if wish.limit is not None and shown >= wish.limit:
-                break
-            shown += 1
-            yield stream_line(row, context)
-    if not shown:
-        yield [(f"no {noun} was recorded", "dim")]
     yield []
 
 
@@ -220,12 +246,23 @@ def _is_file(row: Row) -> bool:
 
 
 _WANTED: dict[str, Callable[[Row], bool]] = {
-    "errors": _is_error,
+    "errors": is_failure,
     "denied": lambda row: row.verdict in denials.REFUSED,
     "files": _is_file,
     "diff": _is_file,
     "gaps": lambda row: row.kind == "gap",
+    "tools": lambda row: row.kind in ("tool.call", "tool.result"),
+    "tokens": lambda row: row.kind.startswith("model."),
+    "cost": lambda row: row.kind.startswith("model."),
 }
+
+
+def _model_document(source: "Reader", wish: Wish) -> dict[str, Any]:
+    if wish.view not in ("tools", "tokens", "cost", "context"):
+        return {}
+    from agentwrap.cli import show_models
+
+    return show_models.document_of(source, wish, Context(source, story=wish.story))
 
 
 def document_of(source: "Reader", wish: Wish, judged: check.Report | None) -> dict[str, Any]:
@@ -233,6 +270,7 @@ def document_of(source: "Reader", wish: Wish, judged: check.Report | None) -> di
     from agentwrap.export.jsonl import event_object, span_object
 
     started_ns = summary.started_at(source.meta)
+    wish.story = story_of(source)
     rows = filter(_WANTED.get(wish.view, lambda _row: True), _rows(source, wish))
     document: dict[str, Any] = {
         "schema": 1,
@@ -241,6 +279,8 @@ def document_of(source: "Reader", wish: Wish, judged: check.Report | None) -> di
         "coverage": [msgspec.structs.asdict(statement) for statement in check.statements(source)],
         "gaps": [msgspec.structs.asdict(hole) for hole in check.holes(source)],
         "spans": [span_object(span) for span in source.spans().values()],
+        "links": [msgspec.structs.asdict(link) for link in wish.story.links],
+        **_model_document(source, wish),
         "events": (event_object(row, started_ns) for row in islice(rows, wish.limit)),
     }
     return document if judged is None else {"check": judged.document(), **document}

@@ -14,6 +14,7 @@ from agentwrap.evidence import check
 from agentwrap.views import noise, summary
 from agentwrap.views.context import Context, outcome
 from agentwrap.views.filter import Filter
+from agentwrap.views.filter_keys import Surroundings
 from agentwrap.views.lines import stream_line
 from agentwrap.views.source import Row
 
@@ -74,11 +75,14 @@ def _objects(output: Output, source: "Reader", rows: Iterator[Row | None], chose
 
     started_ns = summary.started_at(source.meta)
     context = Context(source, live=True)
+    spans = Surroundings(context.span, context.story)
     for row in rows:
         if row is None:
             context.refresh()
             output.flush()
-        elif chosen(row, context.span):
+            continue
+        context.follow(row)
+        if chosen(row, spans):
             output.record(event_object(row, started_ns))
 
 
@@ -94,13 +98,14 @@ def _lines(
     live = source.state() == "live"
     clock = reading.utc_clock(source.meta) if in_utc else text.clock
     context = Context(source, columns=output.columns(), live=True, clock=clock)
+    spans = Surroundings(context.span, context.story)
     for row in rows:
         if row is None:
             context.refresh()
             output.flush()
             continue
         context.follow(row)
-        if not chosen(row, context.span):
+        if not chosen(row, spans):
             continue
         if everything or not noise.hidden(row, live=True, spans=context.span, walled=context.walled):
             output.line(stream_line(row, context))

@@ -11,8 +11,8 @@ from agentwrap.models.gathering import Gathering, Kind, Part, error_of, spelled,
 from agentwrap.models.identity import content, identity
 from agentwrap.models.json_slices import FAULTS, read
 from agentwrap.models.loose import mapping, number, sequence, text, word
-from agentwrap.models.requests import Document, outcome
-from agentwrap.models.shape import Message, Outcome, RequestFacts, ResponseFacts, Usage
+from agentwrap.models.requests import Document, message, outcome
+from agentwrap.models.shape import Outcome, RequestFacts, ResponseFacts, Usage
 from agentwrap.models.sse import Event
 from agentwrap.models.stream import form, messages
 
@@ -56,14 +56,12 @@ class AnthropicMessages:
     def request(self, body: bytes, path: bytes) -> RequestFacts:
         """As Shape.request."""
         document = Document(body, "messages")
-        said: list[Message] = []
-        outcomes: list[Outcome] = []
+        said, outcomes = [], []
         for place in document.places:
-            message = mapping(document.at(place))
-            role = message.get("role")
-            kept = [role, content(message.get("content"))]
-            said.append(Message(text(role).decode()[:32], identity(kept, document.raw(place)), *place))
-            outcomes += _outcomes(message)
+            held = mapping(document.at(place))
+            kept = [held.get("role"), content(held.get("content"))]
+            said.append(message(held.get("role"), identity(kept, document.raw(place)), place))
+            outcomes += _outcomes(held)
         named = _VERTEX_MODEL.match(path)
         return RequestFacts(
             model=word(document.get("model")) or (named[1] if named else b""),
@@ -78,7 +76,8 @@ class AnthropicMessages:
 
     def response(self, body: bytes, media: bytes) -> ResponseFacts:
         """As Shape.response."""
-        gathering = Gathering()
+        made = form(body, media)
+        gathering = Gathering(streamed=made != "document")
         for event in messages(body, media):
             value = value_of(event)
             if isinstance(value, dict):
@@ -86,18 +85,18 @@ class AnthropicMessages:
             elif event.complete:
                 gathering.met("no object")
         if gathering.facts() == ResponseFacts():
-            gathering.problem = "empty" if form(body, media) == "nothing" else "no answer of this API"
+            gathering.problem = "empty" if made == "nothing" else "no answer of this API"
         return gathering.facts()
 
 
-def _outcomes(message: dict[str, Any]) -> list[Outcome]:
+def _outcomes(held: dict[str, Any]) -> list[Outcome]:
     found = []
-    for block in map(mapping, sequence(message.get("content"))):
+    for block in map(mapping, sequence(held.get("content"))):
         if block.get("type") == "tool_result":
             error = block.get("is_error")
-            held = block.get("content")
-            texts = [held] if isinstance(held, str) else [part.get("text") for part in map(mapping, sequence(held))]
-            texts = [one for one in texts if isinstance(one, str)]
+            result = block.get("content")
+            parts = map(mapping, sequence(result))
+            texts = [result] if isinstance(result, str) else [part["text"] for part in parts if "text" in part]
             mark = error if isinstance(error, bool) else None
             found.append(outcome(word(block.get("tool_use_id")), texts, error=mark))
     return found
@@ -120,9 +119,9 @@ def _take(gathering: Gathering, event: Event, value: dict[str, Any]) -> None:
     index = value.get("index")
     match kind:
         case "message_start":
-            _message(gathering, event, mapping(value.get("message")), whole=False)
+            _begin(gathering, event, mapping(value.get("message")), whole=False)
         case "message":
-            _message(gathering, event, value, whole=True)
+            _begin(gathering, event, value, whole=True)
         case "content_block_start":
             _start(gathering, event, number(index), mapping(value.get("content_block")))
         case "content_block_delta":
@@ -144,17 +143,15 @@ def _take(gathering: Gathering, event: Event, value: dict[str, Any]) -> None:
                 gathering.met(kind)
 
 
-def _message(gathering: Gathering, event: Event, message: dict[str, Any], *, whole: bool) -> None:
-    gathering.model = word(message.get("model"))
-    gathering.id = word(message.get("id"))
-    gathering.stop = word(message.get("stop_reason"))
-    _count(gathering, mapping(message.get("usage")))
-    for index, block in enumerate(sequence(message.get("content"))):
+def _begin(gathering: Gathering, event: Event, told: dict[str, Any], *, whole: bool) -> None:
+    gathering.model = word(told.get("model"))
+    gathering.id = word(told.get("id"))
+    gathering.stop = word(told.get("stop_reason"))
+    _count(gathering, mapping(told.get("usage")))
+    for index, block in enumerate(sequence(told.get("content"))):
         _start(gathering, event, index, mapping(block))
         _stop(gathering.get(index))
-    if whole:
-        gathering.complete = True
-        gathering.first_token = min(gathering.first_token, 0)
+    gathering.complete = whole
 
 
 def _start(gathering: Gathering, event: Event, index: int | None, block: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ Texts are kept as they came until the end, so that a hundred thousand deltas cos
 
 import json
 from collections.abc import Hashable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -61,9 +61,10 @@ class Part:
 
 
 class Gathering:
-    """What is known of an answer so far."""
+    """What is known of an answer so far. `streamed`: texts come in pieces, and where they lie is to be told."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, streamed: bool = True) -> None:
+        self._streamed = streamed
         self.model = self.id = self.stop = b""
         self.usage = Usage()
         self.counts: dict[str, int] = {}  # numbers as the provider names them, where they come one by one
@@ -71,7 +72,10 @@ class Gathering:
         self.error = (b"", b"")
         self.problem = ""
         self.first_token = -1
+        self.whole: list[Part] | None = None  # the answer as its end repeats it, instead of its parts
         self._parts: dict[Hashable, Part] = {}
+        self._echoes: dict[Hashable, Part] = {}
+        self._found = (-1, 0)  # event and offset in it where the last text was
         self._unknown: dict[bytes, None] = {}
 
     def part(self, key: Hashable, kind: Kind) -> Part:
@@ -86,6 +90,10 @@ class Gathering:
         self._parts[key] = part
         return part
 
+    def items(self) -> list[tuple[Any, Part]]:
+        """All parts with their keys, in the order in which they began."""
+        return list(self._parts.items())
+
     def get(self, key: Hashable) -> Part | None:
         """The part with that key, if there is one."""
         return self._parts.get(key)
@@ -94,15 +102,31 @@ class Gathering:
         """More of a text, that the event's member `key` holds."""
         if not isinstance(value, str) or not value:
             return
-        place = inside(event.data, key, value)
-        in_body = event.place(*place) if place is not None else None
-        part.add(field, value, in_body)
-        self.began(in_body[0] if in_body is not None else event.lines[0])
+        place = self._place(event, key, value)
+        part.add(field, value, place)
+        self.began(place[0] if place is not None else event.lines[0])
+
+    def echo(self, name: Hashable, event: Event, key: bytes, value: object) -> None:
+        """More of a text that says again what a part says, or belongs to none: only where it lies counts."""
+        if isinstance(value, str) and value:
+            part = self._echoes.setdefault(name, Part("other"))
+            part.add("text", value, self._place(event, key, value))
+
+    def _place(self, event: Event, key: bytes, value: str) -> tuple[int, int] | None:
+        if not self._streamed:
+            return None
+        last = self._found[1] if self._found[0] == event.start else 0
+        # Of two equal texts in one event the second is behind the first.
+        place = inside(event.data, key, value, last) or (inside(event.data, key, value) if last else None)
+        if place is None:
+            return None
+        self._found = (event.start, place[1])
+        return event.place(*place)
 
     def began(self, offset: int) -> None:
         """Content lies at this offset of the body."""
         if self.first_token < 0:
-            self.first_token = offset + 1
+            self.first_token = offset + 1 if self._streamed else 0
 
     def met(self, kind: object) -> None:
         """A type of event or part that is not known."""
@@ -112,16 +136,18 @@ class Gathering:
     def facts(self) -> ResponseFacts:
         """What came."""
         failed = self.error != (b"", b"")
+        parts = self._parts.values() if self.whole is None else self.whole
+        placed = (*self._parts.values(), *self._echoes.values())
         return ResponseFacts(
             model=self.model,
             id=self.id,
             stop=self.stop,
             usage=self.usage,
-            blocks=tuple(part.block() for part in self._parts.values()),
+            blocks=tuple(part.block() for part in parts),
             complete=self.complete and not failed,
             error=self.error,
             first_token=self.first_token,
-            scattered=tuple(places for part in self._parts.values() for places in part.scattered()),
+            scattered=tuple(places for part in placed for places in part.scattered()),
             unknown=tuple(self._unknown),
             problem=self.problem,
         )

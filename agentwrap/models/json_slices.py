@@ -103,13 +103,13 @@ def elements_of_a_cut_array(body: bytes) -> Iterator[Place]:
                 start = -1
 
 
-def inside(text: bytes, key: bytes, value: str) -> Place | None:
+def inside(text: bytes, key: bytes, value: str, at: int = 0) -> Place | None:
     """Where the characters of a member's string lie in a JSON text, without their quotes.
 
-    The member is the first one, at any depth, that has this name and this value.
+    The member is the first one behind `at`, at any depth, that has this name and this value.
     """
     # A quote behind a bracket, a comma or a space opens a string: within one it would have a backslash before it.
-    for found in _named(key).finditer(text):
+    for found in _named(key).finditer(text, at):
         start, end = found.span(1)
         raw = text[start:end]
         try:

@@ -6,20 +6,28 @@ from typing import Any
 from agentwrap.models.json_slices import FAULTS, Place, elements, members, read
 from agentwrap.models.loose import text
 from agentwrap.models.pieces import cut
-from agentwrap.models.shape import Outcome
+from agentwrap.models.shape import Message, Outcome
 
 MESSAGES_MAX = 20_000
 OUTCOME_BYTES = 4096
 
 
 class Document:
-    """A request's body. `turns`: the name of the member that holds the messages. Never raises."""
+    """A request's body. Never raises.
 
-    def __init__(self, body: bytes, turns: str) -> None:
+    `turns`: the name of the member that holds the messages; `within`: of a member that may hold all of it once more.
+    """
+
+    def __init__(self, body: bytes, turns: str, within: str = "") -> None:
         self._body = body
         self._turns = turns
         self.top = members(body)
         self.places: list[Place] = []
+        if self.top is not None and turns not in self.top and within in self.top:
+            inner = members(body, *self.top[within])
+            self.top = self.top if inner is None else {**self.top, **inner}
+            self.top.pop(within)
+            self.top = dict(sorted(self.top.items(), key=lambda named: named[1]))
         if self.top is not None and turns in self.top:
             self.places = elements(body, *self.top[turns]) or []
         self.problem = ""
@@ -52,6 +60,11 @@ class Document:
     def pieces(self) -> tuple[Place, ...]:
         """Slices of the whole."""
         return cut(self._body, self.top, self._turns, self.places)
+
+
+def message(role: object, identity: bytes, place: Place) -> Message:
+    """A message of that role, whatever a client calls it."""
+    return Message(text(role).decode()[:32], identity, *place)
 
 
 def outcome(ident: bytes, texts: Iterable[object], name: bytes = b"", error: bool | None = None) -> Outcome:

@@ -5,12 +5,15 @@ To add one: a file with its reader, and its name below. Pure.
 
 from agentwrap.events import Api
 from agentwrap.models.anthropic_messages import AnthropicMessages
+from agentwrap.models.gemini_generate import GeminiGenerate
+from agentwrap.models.openai_chat import OpenAiChat
+from agentwrap.models.openai_responses import OpenAiResponses
 from agentwrap.models.shape import Shape
 
-SHAPES: tuple[Shape, ...] = (AnthropicMessages(),)
+SHAPES: tuple[Shape, ...] = (AnthropicMessages(), OpenAiChat(), OpenAiResponses(), GeminiGenerate())
 
 # What every path of SHAPES has in it: most requests are told apart by this alone.
-_MARKS = (b"/messages", b"/completions", b"/responses", b":")
+_MARKS = (b"/messages", b"/completions", b"/responses", b"enerateContent", b"Predict")
 
 
 def recognise(method: bytes, host: bytes, path: bytes) -> Shape | None:

@@ -270,6 +270,8 @@ def _read(policy: Policy, question: Read) -> Answer:
     if policy.mode != "observe" and defaults.is_under(path, policy.places.secret):
         return Answer("deny", _own("own-keys"), "the key that signs recordings is not for the agent to read",
                       "nothing in a policy")  # fmt: skip
+    if path in policy.places.shown:
+        return Answer("allow", _own("authority"), "the certificates that say whom to believe in this run")
     return _denied_or_listed(policy.read, "files.read", path, policy)
 
 

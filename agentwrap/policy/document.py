@@ -22,6 +22,7 @@ from agentwrap.policy.rules import (
     HostRule,
     HostRules,
     Mode,
+    ModelRules,
     PathList,
     PathRule,
     PathRules,
@@ -137,6 +138,7 @@ class _Loader:
             places=self.places,
             network=self.hosts(network, closed),
             unix=self.sockets(network),
+            model=self.model(top.get("model")),
             write=self.section(files.get("write"), ("files", "write"), closed),
             read=self.section(files.get("read"), ("files", "read"), "allow"),
             exec=self.section(top.get("exec"), ("exec",), "allow"),
@@ -221,6 +223,15 @@ class _Loader:
             except HostError as error:
                 self.wrong((*path, index), f"`{text}`: {error}")
         return found
+
+    def model(self, given: Any) -> ModelRules:
+        if given is None:
+            return ModelRules()
+        good = self.table(given, ("model",))
+        intercept = self.host_list(good, ("model", "intercept"), for_deny=False)
+        passing = self.host_list(good, ("model", "pass"), for_deny=True)
+        self.shadowed(intercept, passing, _host_covers, lambda one: not all(p.exact for p in one.patterns))
+        return ModelRules(tuple(intercept), tuple(passing))
 
     # Paths
 

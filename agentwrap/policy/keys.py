@@ -51,6 +51,7 @@ KEYS: tuple[Key, ...] = (
     Key("", "network", "table", "connections, lookups, sockets", "`deny` all; in mode `observe` `allow` all"),
     Key("", "files", "table", "files, by name", "as its two tables"),
     Key("", "exec", "table", "programs, by the path of what is run", "`allow` all"),
+    Key("", "model", "table", "whose TLS is ended, so that model calls can be read", "the known model hosts"),
     Key("network", "default", "default", _DEFAULT, "`deny`"),
     Key("network", "allow", "hosts", "hosts that may be reached", "nothing"),
     Key("network", "deny", "hosts", f"hosts that may not be reached; {_DENY_FIRST}", "nothing"),
@@ -62,12 +63,14 @@ KEYS: tuple[Key, ...] = (
     *_paths("files.write", "changed"),
     *_paths("files.read", "read"),
     *_paths("exec", "run"),
+    Key("model", "intercept", "hosts", "hosts whose TLS is ended besides the known model hosts; it allows none of them",
+        "none"),
+    Key("model", "pass", "hosts", "hosts whose TLS goes through unread, though they would be read", "none"),
 )  # fmt: skip
 
 # Known, and without effect so far.
 PLANNED: dict[str, str] = {
     "mcp": "calls to MCP servers are not relayed yet, so nothing could judge them",
-    "model": "model calls are not read yet, so nothing could judge them",
     "record": "what is recorded is chosen with the options of `agentwrap run`",
 }
 

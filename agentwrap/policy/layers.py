@@ -48,6 +48,16 @@ def decide_layers(layers: Sequence[Layer], question: Question) -> Answer:
     return _first(wide)
 
 
+def with_shown(layers: Sequence[Layer], files: Sequence[str]) -> tuple[Layer, ...]:
+    """The same layers, knowing of files of ours that the agent has to read and may not change."""
+    changed = []
+    for layer in layers:
+        places = layer.policy.places
+        places = msgspec.structs.replace(places, own=(*places.own, *files), shown=(*places.shown, *files))
+        changed.append(msgspec.structs.replace(layer, policy=msgspec.structs.replace(layer.policy, places=places)))
+    return tuple(changed)
+
+
 def speaking(layers: Sequence[Layer], section: Section) -> list[Layer]:
     """The layers that have rules or a default for a section: not those that leave it to others."""
     return [layer for layer in layers if section not in layer.policy.silent]

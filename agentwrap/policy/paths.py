@@ -29,8 +29,9 @@ class PathError(ValueError):
 class Places(msgspec.Struct, frozen=True):
     """What `$CWD`, `~` and `$TMP` stand for; absolute.
 
-    `own`: files and folders of ours that no agent may write, `secret`: those it may not read either. `sockets`: unix
-    sockets that lead out of the run here, beside the known ones (what SSH_AUTH_SOCK names).
+    `own`: files and folders of ours that no agent may write, `secret`: those it may not read either, `shown`: files of
+    ours that it has to read. `sockets`: unix sockets that lead out of the run here, beside the known ones (what
+    SSH_AUTH_SOCK names).
     """
 
     cwd: str
@@ -39,6 +40,7 @@ class Places(msgspec.Struct, frozen=True):
     own: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
 
 
 class PathPattern(msgspec.Struct, frozen=True):

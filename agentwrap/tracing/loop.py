@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from resource import struct_rusage
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from agentwrap.events import CoverageKind
 from agentwrap.launching.seccomp import Rule, answer
@@ -20,6 +20,9 @@ from agentwrap.tracing.observer import Observer
 from agentwrap.tracing.processes import Process, ProcessTree
 from agentwrap.tracing.stops import StopKind, classify
 from agentwrap.tracing.tracee import Memory
+
+if TYPE_CHECKING:
+    from agentwrap.tracing.guard.performer import Performer
 
 _HOW: dict[int, Literal["fork", "vfork", "clone"]] = {
     ptrace.EVENT_FORK: "fork",
@@ -63,9 +66,15 @@ class PtraceLoop:
         self._interrupted = interrupted
         self._may_run = may_run
         self._resume = ptrace.resume if every_call is None else ptrace.resume_to_call
+        self._said: dict[int, int] = {}
+        self._performer: Performer | None = None
         self._early: set[int] = set()
         self.main_stopped = False
         self.delivered: list[tuple[int, int]] = []  # (signal, sender) that reached the main command, newest last
+
+    def perform_by(self, make: "Callable[[Callable[[int], None], Callable[[int, int], None]], Performer]") -> None:
+        """Calls about internet sockets are performed: `make` is given how a thread goes on, and how it is answered."""
+        self._performer = make(self._resume, self._answer)
 
     def run(self) -> None:
         """Until every task is gone (ECHILD). The interpreter's own children are none: the tracer has only tracees."""
@@ -107,25 +116,49 @@ class PtraceLoop:
         call = ptrace.syscall_info(tid)
         process = self._tree.tasks.get(tid)
         if call is not None and process is not None:
-            arch, number, arguments = call
-            errno = self._observer.call(process, tid, arch, number, arguments)
-            if errno:
-                ptrace.refuse_syscall(tid, errno)
+            outcome = self._outcome(process, tid, *call)
+            if outcome is None:
+                return
+            if outcome:
+                self._answer(tid, -outcome)
         self._resume(tid)
+
+    def _outcome(self, process: Process, tid: int, arch: int, number: int, arguments: tuple[int, ...]) -> int | None:
+        """0: it goes on, an errno: it is refused, None: it has been answered already."""
+        errno = self._observer.call(process, tid, arch, number, arguments)
+        if errno or self._performer is None:
+            return errno
+        return self._performer.enter(process, tid, arch, number, arguments)
+
+    def _answer(self, tid: int, value: int) -> None:
+        ptrace.answer_syscall(tid, value)
+        if self._rules is not None:
+            self._said[tid] = value
 
     def _edge(self, tid: int) -> None:
         """At every call: what the filter would have decided is decided here."""
         call = ptrace.syscall_info(tid)
-        if call is not None and self._rules is not None:
+        if call is None:
+            self._exit(tid)
+        elif self._rules is not None:
             arch, number, arguments = call
             rule = self._rules.get((arch, number))
-            errno = answer(rule, arguments) if rule is not None else 0
+            outcome: int | None = answer(rule, arguments) if rule is not None else 0
             process = self._tree.tasks.get(tid)
-            if errno == -1:
-                errno = self._observer.call(process, tid, arch, number, arguments) if process is not None else 0
-            if errno:
-                ptrace.refuse_syscall(tid, errno)
+            if outcome == -1:
+                outcome = self._outcome(process, tid, arch, number, arguments) if process is not None else 0
+            if outcome is None:
+                return
+            if outcome:
+                self._answer(tid, -outcome)
         self._resume(tid)
+
+    def _exit(self, tid: int) -> None:
+        said = self._said.pop(tid, None)
+        if said is not None:
+            ptrace.set_result(tid, said)  # a filter above may have put its own answer to a call that is none
+        elif self._performer is not None:
+            self._performer.leave(tid)
 
     def _begin(self, tid: int) -> None:
         if tid not in self._tree.tasks:
@@ -155,12 +188,19 @@ class PtraceLoop:
         former = ptrace.event_message(tid)
         if former and former != tid:
             self._memory.forget(former)
+            self._forget_call(former)
+        self._forget_call(tid)
         process = self._tree.exec(tid)
         if process is not None:
             self._lifecycle.became(process)
             if self._may_run is not None and not self._may_run(process):
                 os.kill(process.pid, signal.SIGKILL)
         self._resume(tid)
+
+    def _forget_call(self, tid: int) -> None:
+        self._said.pop(tid, None)
+        if self._performer is not None:
+            self._performer.gone(tid)
 
     def _signal(self, tid: int, number: int) -> None:
         root = self._tree.root
@@ -179,6 +219,7 @@ class PtraceLoop:
     def _gone(self, tid: int, status: int, usage: struct_rusage) -> None:
         self._early.discard(tid)
         self._memory.forget(tid)
+        self._forget_call(tid)
         process = self._tree.tasks.get(tid)
         if process is not None and tid != process.pid:
             self._files.thread_stopped(Who(tid, process.pid, process.span))

@@ -21,7 +21,8 @@ _CONT, _SYSCALL, _POKEUSER, _GETEVENTMSG, _GETSIGINFO = 7, 24, 6, 0x4201, 0x4202
 _SEIZE, _LISTEN, _DETACH, _GET_SYSCALL_INFO = 0x4206, 0x4208, 17, 0x420E
 _OP_EXIT = 2  # PTRACE_SYSCALL_INFO_EXIT
 _ORIG_RAX, _RAX = 8 * 15, 8 * 10  # sys/user.h, struct user_regs_struct
-_GETREGS = 12
+_GETREGS, _SETREGS = 12, 13
+_INTERRUPT = 0x4207
 _ERESTARTSYS, _ERESTARTNOINTR = 512, 513  # linux/errno.h: what a call "returns" until its signal is delivered
 _CS_32 = 0x23  # arch/x86/include/asm/segment.h, __USER32_CS
 
@@ -65,6 +66,11 @@ def resume_to_call(tid: int, signal: int = 0) -> None:
     _ptrace(_SYSCALL, tid, None, signal)
 
 
+def interrupt(tid: int) -> None:
+    """PTRACE_INTERRUPT: a call that sleeps ends as by a signal, and begins anew when the tracee goes on."""
+    _ptrace(_INTERRUPT, tid, None, None)
+
+
 def listen(tid: int) -> None:
     """PTRACE_LISTEN: stay in the group stop and wake up on SIGCONT, as if nobody traced."""
     _ptrace(_LISTEN, tid, None, None)
@@ -98,10 +104,31 @@ def signal_origin(tid: int) -> tuple[int, int]:
     return code, sender
 
 
-def refuse_syscall(tid: int, errno: int) -> None:
-    """At a seccomp or entry stop: the call is not made and returns -errno (seccomp(2), SECCOMP_RET_TRACE)."""
+def registers(tid: int) -> bytes | None:
+    """PTRACE_GETREGS (see `tracing.registers`); None if it is gone."""
+    if _ptrace(_GETREGS, tid, None, _registers_address) < 0:
+        return None
+    return bytes(_registers)
+
+
+def set_registers(tid: int, content: bytes) -> None:
+    """PTRACE_SETREGS. A tracee that died meanwhile is reported by waitpid, not here."""
+    _registers[:] = content
+    _ptrace(_SETREGS, tid, None, _registers_address)
+
+
+def answer_syscall(tid: int, value: int) -> None:
+    """At a seccomp or entry stop: the call is not made and returns `value`, a negative errno for a failure.
+
+    seccomp(2), SECCOMP_RET_TRACE.
+    """
     _ptrace(_POKEUSER, tid, ctypes.c_void_p(_ORIG_RAX), ctypes.c_void_p(0xFFFFFFFFFFFFFFFF))
-    _ptrace(_POKEUSER, tid, ctypes.c_void_p(_RAX), ctypes.c_void_p(-errno & 0xFFFFFFFFFFFFFFFF))
+    set_result(tid, value)
+
+
+def set_result(tid: int, value: int) -> None:
+    """What a call returns, at its exit or where it is not made."""
+    _ptrace(_POKEUSER, tid, ctypes.c_void_p(_RAX), ctypes.c_void_p(value & 0xFFFFFFFFFFFFFFFF))
 
 
 def interrupted_call(tid: int) -> tuple[int, int, tuple[int, ...]] | None:

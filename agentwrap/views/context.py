@@ -8,6 +8,7 @@ from collections.abc import Callable
 from copy import copy
 
 from agentwrap import text
+from agentwrap.evidence.linking import Linker
 from agentwrap.views.source import Row, Source, Span, foreign_text, number
 from agentwrap.views.styled import Line
 
@@ -47,7 +48,8 @@ class Context:
     """What lines of one recording share: where it ran, its spans (remembered, bounded), how wide a line may be.
 
     `columns`: terminal width, None for no cutting. `live`: the file still grows, so ends of spans are not known yet.
-    `clock`: how `at_ns` is told (default: seconds since the start of the run).
+    `clock`: how `at_ns` is told (default: seconds since the start of the run). `story`: model calls, tools and what
+    they caused, of the whole recording; of a file that grows it is made as rows are followed.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Context:
         live: bool = False,
         clock: Callable[[int], str] = text.clock,
         counts: bool = True,
+        story: Linker | None = None,
     ) -> None:
         self.source = source
         self.columns = columns
@@ -67,6 +70,8 @@ class Context:
         self.walled = False
         cwd = source.meta.get("cwd", "")
         self._cwd = cwd.rstrip("/") + "/" if cwd.startswith("/") else ""
+        self._follows = live and story is None
+        self.story = Linker(cwd) if self._follows else story
         self._spans: dict[str, Span | None] = {}
         self._lineages: dict[str, Lineage] = {}
 
@@ -82,11 +87,14 @@ class Context:
     def follow(self, row: Row) -> None:
         """Take note of an exec that streams by: until the next one, that is what the process is called.
 
-        Also of the statement that a gateway tells what leaves the machine (`walled`).
+        Also of the statement that a gateway tells what leaves the machine (`walled`), and of what a growing file tells
+        of model traffic.
 
         A span is named after the last program of its process; the shell that ends in an exec wrote its files as a
         shell. Where rows are skipped by kind, the last name stands.
         """
+        if self._follows and self.story is not None:
+            self.story.feed(row)
         if row.kind == "coverage" and row.data.get("what") == "connect":
             self.walled = self.walled or row.data.get("tier") in ("wall", "guard")
         if row.kind != "process.exec" or not row.span or row.data.get("confirmed") is False:
@@ -97,6 +105,11 @@ class Context:
             named.name = foreign_text(row.data.get("path")).rsplit("/", 1)[-1]
             self._spans[row.span] = named
             self._lineages.clear()
+
+    def turn_of(self, row: Row, lineage: Lineage) -> str:
+        """The turn a row belongs to, or `--`."""
+        told = self.story.turn_of(row) if self.story is not None else row.data.get("turn")
+        return text.escape(told) if isinstance(told, str) and told else lineage.turn()
 
     def refresh(self) -> None:
         """Forget spans: a growing file has changed them."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from agentwrap.evidence.linking import Linker
 from agentwrap.views.source import Row, Span, foreign_text, mapping, number, texts
 
 # The kinds of events (a test compares them with the vocabulary).
@@ -24,11 +25,28 @@ CLASSES = {
     "process": ("process",),
     "gap": ("gap",),
     "policy": ("policy", "net.decision", "net.refused", "dns.query", "act", "ask"),
+    "model": ("model", "tool", "http"),
 }
 VERDICTS = ("allow", "deny", "would-deny", "ask", "hold", "redact", "none")
 FILE_CLASSES = ("work", "temporary", "cache", "agent-state", "version-control", "device", "system", "stdio")
 
+ENDINGS = ("complete", "incomplete", "error", "cancelled", "unread")
+
 Spans = Callable[[str], Span | None]
+
+
+class Surroundings:
+    """Finds spans by id, as every test may ask, and knows which tool call a row belongs to."""
+
+    def __init__(self, find: Spans, story: Linker | None) -> None:
+        self._find = find
+        self.story = story
+
+    def __call__(self, span_id: str) -> Span | None:
+        """A span by id."""
+        return self._find(span_id)
+
+
 Test = Callable[[Row, Spans], bool]
 
 _UNITS_NS = {
@@ -136,7 +154,7 @@ def _exit_status(row: Row) -> int | None:
 
 
 def _paths(row: Row) -> Iterator[str]:
-    if row.kind.startswith(("file.", "process.exec", "net.", "act.")):
+    if row.kind.startswith(("file.", "process.exec", "net.", "act.", "session.")):
         for key in ("path", "target", "temporary", "exe"):
             if key in row.data:
                 yield foreign_text(row.data[key])
@@ -163,7 +181,7 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _hosts(row: Row) -> Iterator[str]:
-    if row.kind.startswith(("net.", "dns.")):
+    if row.kind.startswith(("net.", "dns.", "model.", "http.")):
         for key in ("host", "name", "address", "sni"):
             if key in row.data:
                 yield foreign_text(row.data[key])
@@ -209,6 +227,67 @@ def _name_test(value: str) -> Test:
     return test
 
 
+def _owner(row: Row, spans: Spans, field: str) -> str:
+    """`turn`, `agent`, `call` or `tool` of a row: its own word, or that of the tool call that caused it."""
+    if field in row.data:
+        return str(row.data[field])
+    story = spans.story if isinstance(spans, Surroundings) else None
+    link = story.link_of(row) if story is not None else None
+    use = story.turns.tools.get(link.tool) if story is not None and link is not None else None
+    return "" if use is None else str(getattr(use, "id" if field == "tool" else field))
+
+
+def _owner_test(field: str) -> Callable[[str], Test]:
+    def make(value: str) -> Test:
+        wanted = value.split(",")
+        return lambda row, spans: _owner(row, spans, field) in wanted
+
+    return make
+
+
+def _tool_test(value: str) -> Test:
+    """A tool's name (a glob, case does not matter) or the id of a call of one; also what the call caused."""
+    matches = _glob(value.casefold())
+
+    def test(row: Row, spans: Spans) -> bool:
+        if row.kind not in ("tool.call", "tool.result") and not isinstance(spans, Surroundings):
+            return False
+        tool = _owner(row, spans, "tool")
+        name = foreign_text(row.data.get("name")) if row.kind.startswith("tool.") else ""
+        story = spans.story if isinstance(spans, Surroundings) else None
+        use = story.turns.tools.get(tool) if story is not None else None
+        name = name or (foreign_text(use.asked.data.get("name")) if use is not None else "")
+        return bool(tool) and (tool == value or matches(name.casefold()))
+
+    return test
+
+
+def _model_test(value: str) -> Test:
+    """The name of a model (a glob, or a part of it)."""
+    matches = _glob(value.casefold() if any(sign in value for sign in "*?[") else f"*{value.casefold()}*")
+    return lambda row, _spans: row.kind.startswith("model.") and matches(foreign_text(row.data.get("model")).casefold())
+
+
+def _status_test(value: str) -> Test:
+    """An HTTP status of an answer (a comparison), or how a model's answer ended (a word)."""
+    if value[:1].isalpha():
+        words = value.split(",")
+        if unknown := [word for word in words if word not in ENDINGS]:
+            raise ValueError(f"`{unknown[0]}` is no status; words: {', '.join(ENDINGS)}")
+        return lambda row, _spans: row.kind == "model.response" and row.data.get("ending") in words
+    return _compare(value, _integer, _http_status)
+
+
+def _http_status(row: Row) -> int | None:
+    return number(row.data.get("status")) if row.kind in ("model.response", "http.exchange") else None
+
+
+def _tokens(row: Row) -> int | None:
+    counts = [row.data.get(f"{sort}_tokens") for sort in ("input", "output")]
+    told = [count for count in counts if isinstance(count, int)]
+    return sum(told) if row.kind == "model.response" and told else None
+
+
 def _rule_test(value: str) -> Test:
     """A part of the rule that decided: its place, its text, its file."""
     wanted = value.casefold()
@@ -240,7 +319,7 @@ def _until(value: str) -> Test:
 
 
 def _port(row: Row) -> int | None:
-    if not row.kind.startswith(("net.", "dns.")):
+    if not row.kind.startswith(("net.", "dns.", "model.", "http.")):
         return None
     found = row.data.get("port", 53 if row.kind == "dns.server" else None)
     return found if isinstance(found, int) else None
@@ -273,6 +352,13 @@ KEYS: dict[str, Callable[[str], Test]] = {
     "size": lambda value: _compare(value, _integer, _file_size),
     "host": _host_test,
     "port": lambda value: _compare(value, _integer, _port),
+    "model": _model_test,
+    "tool": _tool_test,
+    "turn": _owner_test("turn"),
+    "agent": _owner_test("agent"),
+    "call": _owner_test("call"),
+    "status": _status_test,
+    "tokens": lambda value: _compare(value, _integer, _tokens),
     "exit": lambda value: _compare(value, _integer, _exit_status),
     "seq": lambda value: _compare(value, _integer, lambda row: row.seq),
     "at": lambda value: _compare(value, parse_duration, lambda row: row.at_ns),
@@ -282,13 +368,15 @@ KEYS: dict[str, Callable[[str], Test]] = {
 }
 HELP = (
     ("kind:file  kind:net.connect", "a kind of event, or all kinds that begin so"),
-    ("%file %network %process %policy %gap", "classes of kinds"),
+    ("%file %network %process %policy %model %gap", "classes of kinds"),
     ("verdict:deny", "what was decided: allow deny would-deny ask hold redact none"),
     ("rule:network.default", "a part of the rule that decided"),
     ("path:*.py  path:src", "a glob, a name, or a folder"),
     ("class:cache", "the sort of file: work temporary cache agent-state version-control device system stdio"),
     ("host:*.example.org  host:10.0.0.0/8  port:443", "where to"),
     ("pid:12  span:p3  under:p3  name:node", "who: a process, it and its descendants, its name"),
+    ("model:claude*  status:>=400  status:incomplete  tokens:>10000", "model calls: name, answer, tokens in and out"),
+    ("turn:t3  agent:a2  call:m7  tool:Bash", "what belongs to it, with what its tools caused"),
     ("since:2m  until:5s  at:>2s", "when, counted from the start of the run"),
     ("exit:>0  size:>1000  seq:10..20", "numbers compare: = != > >= < <= and ranges"),
     ('text  "two words"', "anywhere in the event"),

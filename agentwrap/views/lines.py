@@ -9,7 +9,7 @@ from agentwrap.views.context import Context
 from agentwrap.views.parts import parts_of
 from agentwrap.views.parts_base import Parts
 from agentwrap.views.source import Row
-from agentwrap.views.styled import Line
+from agentwrap.views.styled import Line, Role
 
 # Columns of the picture in docs: time 7, turn 2, kind 6, what 44, then result and who.
 WHAT_COLUMNS = 44
@@ -20,13 +20,14 @@ _LEAST_COLUMNS = 16
 def stream_line(row: Row, context: Context) -> Line:
     """The line of one event."""
     lineage = context.lineage(row.span)
-    return lay_out(parts_of(row, context, lineage), row.at_ns, lineage.turn(), context)
+    return lay_out(parts_of(row, context, lineage), row.at_ns, context.turn_of(row, lineage), context)
 
 
 def lay_out(parts: Parts, at_ns: int, turn: str, context: Context) -> Line:
     """Place the parts in their columns, cutting what does not fit."""
     time, kind = context.clock(at_ns), text.pad(text.clip(parts.word, 6), 6)
-    prefix: Line = [(f"{time:>7} ", "dim"), (f"{turn} ", "dim"), (f"{kind} ", "deny" if parts.role == "deny" else "")]
+    role: Role = "deny" if parts.role == "deny" else ""
+    prefix: Line = [(f"{time:>7} ", "dim"), (f"{turn:<2} ", "dim"), (f"{kind} ", role)]
     room, column, right = LONGEST, WHAT_COLUMNS, parts.right
     fixed = columns_of(parts.head) + columns_of(parts.tail)
     if context.columns is not None:

@@ -42,6 +42,30 @@ NOISE = frozenset(
 )
 
 
+AGAIN = "answers and results that stand on the line of the call"
+
+
+class Told:
+    """Which calls have had their line, in a file that is whole: the answer is on it."""
+
+    def __init__(self) -> None:
+        self._calls: set[str] = set()
+        self._tools: set[str] = set()
+
+    def shown(self, row: Row) -> None:
+        """A line was printed."""
+        if row.kind == "model.request":
+            self._calls.add(str(row.data.get("call")))
+        elif row.kind == "tool.call":
+            self._tools.add(str(row.data.get("tool")))
+
+    def again(self, row: Row) -> str:
+        """Why a row needs no line of its own, or nothing."""
+        answered = row.kind == "model.response" and str(row.data.get("call")) in self._calls
+        resulted = row.kind == "tool.result" and str(row.data.get("tool")) in self._tools
+        return AGAIN if answered or resulted else ""
+
+
 def hidden(
     row: Row, *, live: bool = False, spans: Callable[[str], Span | None] | None = None, walled: bool = False
 ) -> str:

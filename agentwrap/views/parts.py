@@ -4,6 +4,7 @@ from agentwrap import text
 from agentwrap.views import diff
 from agentwrap.views.context import Context, Lineage, brief, command_line, ending, outcome, process_name
 from agentwrap.views.egress_parts import EGRESS
+from agentwrap.views.model_parts import MODEL
 from agentwrap.views.parts_base import Maker, Parts, times, whom
 from agentwrap.views.source import Row, foreign_text, mapping, number, texts
 from agentwrap.views.styled import Line, Role
@@ -215,6 +216,7 @@ def _other(row: Row, _context: Context, lineage: Lineage) -> Parts:
 
 _MAKERS: dict[str, Maker] = {
     **EGRESS,
+    **MODEL,
     "coverage": _coverage,
     "file.directory": _directory,
     "file.edit": _edit,

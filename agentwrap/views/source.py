@@ -63,6 +63,10 @@ class Source(Protocol):
         """Stored content, or None where it was not kept."""
         ...
 
+    def body(self, seq: int, field: str) -> Iterable[bytes | None]:
+        """The pieces of a body of an event, in order; None for one that was not kept, none where there is no body."""
+        ...
+
     def count(self) -> int:
         """How many rows there are."""
         ...

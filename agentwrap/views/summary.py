@@ -12,7 +12,7 @@ from agentwrap import text
 from agentwrap.evidence.check import holes as holes_of
 from agentwrap.evidence.check import statements as statements_of
 from agentwrap.policy.coverage import Hole, Statement, strongest
-from agentwrap.views import passing
+from agentwrap.views import passing, tokens
 from agentwrap.views.context import brief, command_line, outcome
 from agentwrap.views.noise import hidden
 from agentwrap.views.source import Row, Source, foreign_text, number, texts
@@ -26,6 +26,7 @@ _COUNTED = (
     *_JUDGED,
     "coverage",
     "process.start", "process.exit", "process.denied", "file.edit", "net.connect", "net.send", "net.bind", "net.listen",
+    "model.request", "model.response", "tool.call",
 )  # fmt: skip
 
 
@@ -39,6 +40,9 @@ class Tally:
         self._made: dict[str, bool] = {}
         self._hosts: set[str] = set()
         self._through: set[str] | None = None  # the gateway's word, where there is one
+        self.calls = self.tools = 0
+        self.used = tokens.Sum()
+        self._models: dict[str, str] = {}
 
     def add(self, row: Row) -> None:
         """Count one row."""
@@ -50,7 +54,9 @@ class Tally:
             self.denials += times
             self.by_policy += times if kind in _JUDGED else 0
         self.would_deny += times if row.verdict == "would-deny" else 0
-        if kind == "process.start":
+        if kind.startswith(("model.", "tool.")):
+            self._model(row)
+        elif kind == "process.start":
             self.processes += 1
         elif kind == "process.exit":
             self.failed += bool(data.get("status") or data.get("signal"))
@@ -64,6 +70,26 @@ class Tally:
             self._through = set() if self._through is None else self._through
         elif kind == "net.decision" and row.verdict != "deny" and self._through is not None:
             _remember(self._through, foreign_text(data.get("host")))
+
+    def _model(self, row: Row) -> None:
+        call = str(row.data.get("call"))
+        if row.kind == "model.request":
+            self.calls += 1
+            if len(self._models) < MOST_DISTINCT:
+                self._models[call] = foreign_text(row.data.get("model"))
+        elif row.kind == "model.response":
+            model = foreign_text(row.data.get("model")) or self._models.get(call, "")
+            self._models.pop(call, None)
+            self.used.add(row.data, brief(model) or "?")
+        elif row.kind == "tool.call":
+            self.tools += 1
+
+    @property
+    def model_traffic(self) -> str:
+        """`4 model calls, 71k tokens in (68k cached), 1.2k out, est $0.12; 5 tool calls`, nothing for none."""
+        calls = text.count(self.calls, "model call") if self.calls else ""
+        told = ", ".join(part for part in (calls, tokens.words(self.used)) if part)
+        return "; ".join(part for part in (told, text.count(self.tools, "tool call") if self.tools else "") if part)
 
     def _passed(self, row: Row) -> None:
         """What the run made and removed again is no file changed."""
@@ -154,6 +180,8 @@ def header(source: Source, started: str, columns: int | None = None) -> Iterator
 
 def totals(tally: Tally, statements: Sequence[Statement], holes: Sequence[Hole]) -> Iterator[Line]:
     """What happened in numbers; where a number is nought, whether it could have been seen."""
+    if tally.model_traffic:
+        yield line((text.escape(tally.model_traffic), ""))
     failed = f" ({tally.failed:,} failed)" if tally.failed else ""
     processes = text.count(tally.processes, "process", "processes") + failed if tally.processes else ""
     files, hosts = tally.files, tally.hosts
@@ -218,7 +246,10 @@ def summarize(source: Source, tally: Tally | None = None) -> Line:
     """One line after a run: what happened, what was not seen, denials last."""
     tally = tally or tally_of(source)
     statements, holes = statements_of(source), holes_of(source)
-    pieces: Line = [("agentwrap ", "dim"), *(next(iter(totals(tally, statements, holes))))]
+    first, *others = totals(tally, statements, holes)
+    pieces: Line = [("agentwrap ", "dim"), *first]
+    if tally.model_traffic:
+        pieces += [("; ", ""), *others[0]]
     if holes:
         pieces.append((f", {text.count(len(holes), 'gap')}", "gap"))
     if tally.would_deny:

@@ -21,7 +21,8 @@ from wrapping import program
 
 TESTS = Path(__file__).resolve().parent.parent
 UNSHARE = ("unshare", "-n") if os.geteuid() == 0 else ("unshare", "-Urn")
-WAYS = [pytest.param((), id="taken"), pytest.param(("--kept",), id="kept")]
+STOPS = [pytest.param(("--stops", way), id=way) for way in ("trace", "calls")]
+WAYS = [pytest.param((), id="taken"), pytest.param(("--kept",), id="kept"), *STOPS]
 LOOPBACK_UP = "import guarded, os, sys; guarded.loopback_up(); os.execv(sys.argv[1], sys.argv[1:])"
 
 
@@ -102,7 +103,8 @@ def test_calls_come_out_as_they_do_bare(guarded: Guarded, binaries: Any, bits: i
     assert (ran.status, ran.stdout) == (0, bare.stdout)
     assert len(ran.stdout.splitlines()) > 55
     assert ran.callers == {}
-    assert ran.gaps == []
+    # Arguments of socketcall(2) lie in memory that others may share; at a stop they are put into registers.
+    assert ran.gaps == (["shared-descriptors"] if bits == 32 and "--stops" not in options else [])
 
 
 @both

@@ -12,33 +12,24 @@ import os
 import platform
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from kernels import filesystem  # noqa: E402
+
 QEMU = "qemu-system-x86_64"
 # What a run may need of the kernel and a distribution builds as modules.
 MODULES = (
     "nf_tables nfnetlink nft_tproxy nft_socket nft_reject nft_reject_inet nft_log nfnetlink_log nft_limit nft_objref "
     "nft_counter nf_log_syslog overlay"
 ).split()
-TOOLS = (
-    "sh bash env true false cat echo ls mkdir rmdir mv cp rm ln sleep touch chmod sed grep id setsid setpriv mount "
-    "umount ip curl git getent ldd"
-).split()
-# Large, and needed by nothing that runs in a guest.
-LEFT_OUT = re.compile(
-    r"mypy|ruff|pip|setuptools|pkg_resources|grpc|aiohttp|pygments|hypothesis|pyroute2|mypyc|textual|test|idlelib|lib2to3"
-    r"|tkinter|ensurepip|pydoc_data|turtledemo"
-)
-OTHERS = re.compile(LEFT_OUT.pattern + "|site-packages|dist-packages")  # of the Python below an environment
-MEMORY_MB = 1536
+MEMORY_MB = 2560
 
 
 class Unavailable(Exception):  # noqa: N818 -- it is an answer
@@ -129,143 +120,11 @@ def _plain(name: str) -> str:
     return name.partition(".ko")[0].replace("-", "_")
 
 
-# -- the file system
-
-
-@dataclass
-class Archive:
-    """A cpio archive of the form that kernels unpack (Documentation/driver-api/early-userspace/buffer-format.rst)."""
-
-    path: Path
-
-    def __enter__(self) -> Self:
-        self._file = self.path.open("wb")
-        self._names: set[str] = set()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._entry("TRAILER!!!", 0, b"")
-        self._file.close()
-
-    def _entry(self, name: str, mode: int, data: bytes, *, device: int = 0, changed_s: int = 0) -> None:
-        fields = (len(self._names) + 1, mode, 0, 0, 1, changed_s, len(data), 0, 0, os.major(device), os.minor(device))
-        encoded = name.encode() + b"\0"
-        head = b"070701" + b"".join(b"%08x" % field for field in (*fields, len(encoded), 0)) + encoded
-        self._file.write(head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4))
-
-    def _parents(self, name: str) -> None:
-        for parent in reversed(Path(name).parents):
-            if str(parent) != ".":
-                self.folder(str(parent))
-
-    def folder(self, name: str, mode: int = 0o755) -> None:
-        """A folder; everybody may pass, whoever may pass here."""
-        name = name.lstrip("/")
-        if name and name not in self._names:
-            self._parents(name)
-            self._names.add(name)
-            self._entry(name, stat.S_IFDIR | mode, b"")
-
-    def data(self, name: str, data: bytes, mode: int = 0o644, *, changed_s: int = 0) -> None:
-        name = name.lstrip("/")
-        if name not in self._names:
-            self._parents(name)
-            self._names.add(name)
-            self._entry(name, stat.S_IFREG | mode, data, changed_s=changed_s)
-
-    def link(self, name: str, target: str) -> None:
-        name = name.lstrip("/")
-        if name not in self._names:
-            self._parents(name)
-            self._names.add(name)
-            self._entry(name, stat.S_IFLNK | 0o777, target.encode())
-
-    def device(self, name: str, major: int, minor: int) -> None:
-        name = name.lstrip("/")
-        self._parents(name)
-        self._names.add(name)
-        self._entry(name, stat.S_IFCHR | 0o666, b"", device=os.makedev(major, minor))
-
-    def copy(self, path: Path) -> None:
-        """A file of this machine under its own path, and whatever links lead to it."""
-        for link in _links(path):
-            self.link(str(link), os.readlink(link))
-        real = path.resolve()
-        if real.is_file():
-            mode = 0o755 if os.access(real, os.X_OK) else 0o644
-            # With another time of change Python would compile every module anew.
-            self.data(str(real), real.read_bytes(), mode, changed_s=int(real.stat().st_mtime))
-
-
-def _links(path: Path) -> Iterator[Path]:
-    """The symbolic links among a path's parts, followed to the end."""
-    done = Path("/")
-    for part in path.parts[1:]:
-        done /= part
-        if done.is_symlink():
-            yield done
-            target = done.parent / os.readlink(done)
-            yield from _links(Path(os.path.normpath(target)) / path.relative_to(done))
-            return
-
-
-def _libraries(files: Iterable[Path]) -> set[Path]:
-    """Every shared library that these need, by the dynamic loader's own word."""
-    listed = [str(path) for path in files]
-    done = subprocess.run(["ldd", *listed], capture_output=True, text=True)
-    return {Path(found) for found in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", done.stdout, re.MULTILINE)}
-
-
-def _tree(folder: Path, *, left_out: "re.Pattern[str] | None" = None) -> Iterator[Path]:
-    for path, folders, files in os.walk(folder):
-        here = Path(path)
-        if left_out is not None:
-            folders[:] = [name for name in folders if not (left_out.match(name) and here.name in _PARENTS)]
-        folders[:] = [name for name in folders if name not in (".git", ".mypy_cache", ".ruff_cache", ".pytest_cache")]
-        yield from (here / name for name in (*files, *(one for one in folders if (here / one).is_symlink())))
-
-
-_PARENTS = ("site-packages", "dist-packages", f"python{sys.version_info[0]}.{sys.version_info[1]}")
-
-
-def _python() -> set[Path]:
-    """The interpreter, the standard library, the packages of this environment."""
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    found = {Path(sys.executable), Path(sys.prefix) / "pyvenv.cfg", Path(sys.base_prefix) / "bin" / version}
-    folders = [Path(sys.base_prefix) / "lib" / version, Path(sys.prefix) / "lib" / version]
-    for folder in dict.fromkeys(folders):
-        other = LEFT_OUT if folder.is_relative_to(sys.prefix) else OTHERS
-        found |= {path for path in _tree(folder, left_out=other) if path.suffix not in (".a", ".pyx", ".h")}
-    return {path for path in found if not re.search(r"__mypyc\.cpython|/config-3\.", str(path))}
-
-
-def file_system(target: Path, kernel: Path, init: str) -> None:
-    """Write the archive: this machine's Python, packages, checkout and tools, the kernel's modules, and `init`."""
-    python = _python()
-    tools = {Path(found) for name in TOOLS if (found := shutil.which(name))}
-    binaries = {Path(sys.executable).resolve(), *tools, *(path for path in python if ".so" in path.suffixes)}
-    loaded = _libraries(binaries) | {Path(one) for one in ("/lib64/ld-linux-x86-64.so.2",) if Path(one).exists()}
-    names = {f"/lib/x86_64-linux-gnu/libnss_{name}.so.2" for name in ("files", "dns")}
-    with Archive(target) as archive:
-        for place in ("proc", "sys", "dev", "tmp", "run", "var/tmp"):
-            archive.folder(place, 0o1777 if place.endswith("tmp") else 0o755)
-        archive.device("dev/console", 5, 1)
-        archive.device("dev/null", 1, 3)
-        for path in (*python, *tools, *loaded, *(Path(one) for one in names)):
-            archive.copy(path)
-        for path in _tree(ROOT):
-            if not path.is_relative_to(ROOT / "tests/recordings") and ".venv" not in path.parts:
-                archive.copy(path)
-        for name in ("passwd", "group", "nsswitch.conf", "hosts", "protocols", "services", "ld.so.cache"):
-            archive.copy(Path("/etc") / name)
-        archive.data("etc/resolv.conf", b"")
-        for number, (name, data) in enumerate(modules(kernel)):
-            archive.data(f"modules/{number:02}-{name}.ko", data)
-        archive.data("init", init.encode(), 0o755)
-
-
+# A sandbox changes its root, which it cannot where that is the kernel's first one (pivot_root(2), EINVAL): so the same
+# files are mounted once more, over it.
 INIT = """#!/bin/sh
 export PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root LANG=C.UTF-8 TERM=dumb
+if [ "$1" != over ]; then mount --bind / /whole; cd /whole; mount --move . /; exec chroot . /init over; fi
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 mkdir -p /dev/pts /dev/shm; mount -t devpts pts /dev/pts; mount -t tmpfs shm /dev/shm
 mount -t tmpfs -o mode=1777 tmp /tmp; mount -t tmpfs run /run; mount -t securityfs security /sys/kernel/security
@@ -284,12 +143,14 @@ class Booted:
 
     said: str
     console: str
+    ended: bool
+    """Whether it switched itself off in time."""
 
 
 def boot(package: str, words: list[str], *, timeout_s: float = 200) -> Booted:
     """Boot and run `guest.py WORDS`; what it says comes over the second serial line.
 
-    Raises Unavailable, subprocess.TimeoutExpired.
+    Raises Unavailable.
     """
     kernel = unpacked(package)
     (image,) = (kernel / "boot").glob("vmlinuz-*")
@@ -298,7 +159,7 @@ def boot(package: str, words: list[str], *, timeout_s: float = 200) -> Booted:
     with tempfile.TemporaryDirectory(prefix="agentwrap-kernel-") as folder:
         work = Path(folder)
         init = INIT.format(root=ROOT, python=sys.executable, guest=guest, words=quoted)
-        file_system(work / "initrd", kernel, init)
+        filesystem.write(work / "initrd", modules(kernel), init)
         command = [
             QEMU, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(MEMORY_MB), "-display", "none",
             "-monitor", "none", "-nic", "none", "-no-reboot",
@@ -306,12 +167,12 @@ def boot(package: str, words: list[str], *, timeout_s: float = 200) -> Booted:
             "-kernel", image, "-initrd", work / "initrd",
             "-append", "console=ttyS0 quiet loglevel=3 rdinit=/init panic=-1",
         ]  # fmt: skip
+        ended = True
         try:
             subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
-        finally:
-            console = _read(work / "console")
-            said = _read(work / "said")
-    return Booted(said, console)
+        except subprocess.TimeoutExpired:
+            ended = False
+        return Booted(_read(work / "said"), _read(work / "console"), ended)
 
 
 def _read(path: Path) -> str:
@@ -325,7 +186,8 @@ def main(arguments: list[str]) -> int:
     if why := missing():
         sys.stderr.write(f"{why}\n")
         return 125
-    booted = boot(package or oldest_and_newest()[0], ["--run", *arguments[arguments[:1] == ["--"] :]], timeout_s=900)
+    words = arguments[1:] if arguments[:1] == ["--tests"] else ["--run", *arguments[arguments[:1] == ["--"] :]]
+    booted = boot(package or oldest_and_newest()[0], words, timeout_s=float(os.environ.get("AGENTWRAP_GUEST_S", 900)))
     sys.stdout.write(booted.said or booted.console)
     status = re.search(r"^status (\d+)$", booted.said, re.MULTILINE)
     return int(status[1]) if status else 125

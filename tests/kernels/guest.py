@@ -39,6 +39,11 @@ def say(text: str) -> None:
         line.write(text + "\n")
 
 
+def open_line() -> None:
+    """Plain users say something, too."""
+    os.chmod(SERIAL, 0o666)
+
+
 def off() -> None:
     """Restart, which ends the emulator (-no-reboot)."""
     os.sync()
@@ -48,6 +53,7 @@ def off() -> None:
 def main(words: list[str]) -> None:
     refused = load_modules()
     loopback()
+    open_line()
     if refused:
         sys.stderr.write(f"modules: {refused}\n")
     if words[0] == "--run":

@@ -300,7 +300,9 @@ NEWS = st.one_of(
         st.just(()),
     ),
     st.builds(ExchangeReceived, st.integers(1, 3), st.integers(0, 99), st.binary(max_size=40)),
-    st.builds(ExchangeMessage, st.integers(1, 3), st.integers(0, 99), st.booleans(), st.booleans(), st.binary(max_size=40)),
+    st.builds(
+        ExchangeMessage, st.integers(1, 3), st.integers(0, 99), st.booleans(), st.booleans(), st.binary(max_size=40)
+    ),
     st.builds(
         ExchangeEnded, st.integers(1, 3), st.integers(0, 99),
         st.sampled_from(["complete", "cut-by-client", "cut-by-server", "unreadable"]),

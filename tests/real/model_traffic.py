@@ -1,6 +1,6 @@
 """Compares what a recording says of model traffic with what the fake model logged: calls, bytes, tokens, tools.
 
-By hand, as `run_agents`: AGENTWRAP_LAB=FOLDER python tests/real/model_traffic.py [CASE[/WIRE][+tls]...] [--user root|plain]
+By hand, as `run_agents`: AGENTWRAP_LAB=FOLDER python tests/real/model_traffic.py [CASE...] [--user root|plain]
 """
 
 import argparse
@@ -82,7 +82,9 @@ def run(case: str, user: str, *options: str, label: str = "") -> Run:
         more += ["--tls", "--ca", "none"]
     else:
         options = ("--intercept", MODEL, *options)
-    return run_agents.run(name, user, *options, more=more, label=f"-model-{wire}{how}{label}")
+    # The world's own authority, which we have to trust to speak for the agent.
+    trust = (f"SSL_CERT_FILE={run_agents.installed() / 'fake/ca/bundle.crt'}",)
+    return run_agents.run(name, user, *options, more=more, label=f"-model-{wire}{how}{label}", settings=trust)
 
 
 def faults(run: Run) -> Iterator[str]:

@@ -102,15 +102,19 @@ def _as_plain_user() -> list[str]:
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
 
 
-def run(case: str, user: str, *options: str, more: Sequence[str] = (), label: str = "") -> Run:
+def run(
+    case: str, user: str, *options: str, more: Sequence[str] = (), label: str = "", settings: Sequence[str] = ()
+) -> Run:
     """Run one case. The lab makes a repository, starts the fake model, puts our command before the agent's.
 
     `user`: `root`, `plain`, or a container's profile (`containers`). `options`: of `agentwrap run`, `more`: of the lab.
-    `label` keeps runs of the same case apart.
+    `label` keeps runs of the same case apart. `settings`: NAME=VALUE of our environment, and so of the agent's.
     """
     agent, _, scenario = case.partition(":")
     name = f"agentwrap-{case.replace(':', '-')}-{user}{label}"
     wrap = shlex.join([sys.executable, "-m", "agentwrap", "run", "-q", "-o", "{dir}/run.agentlog", *options, "--"])
+    if settings:
+        wrap = f"{shlex.join(['env', *settings])} {wrap}"
     if user not in ("root", "plain"):
         inside = Path(__file__).with_name("in_container.py")
         wrap = f"{shlex.join([sys.executable, str(inside), user])} {{dir}} -- {wrap}"

@@ -13,14 +13,9 @@ import msgspec
 import trio
 
 from agentwrap.gateway.interception.tls import TlsError, TlsSide
+from agentwrap.launching.authority_files import SYSTEM_BUNDLES
 
 HANDSHAKE_S = 20.0
-SYSTEM_BUNDLES = (
-    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Alpine, Arch
-    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
-    "/etc/ssl/ca-bundle.pem",  # SUSE
-    "/etc/ssl/cert.pem",  # Alpine, BSD
-)
 OWN_FILES = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 _REMEMBERED = 10_000
 _CERTIFICATE_REQUEST = 13  # RFC 8446, 4; RFC 5246, 7.4
@@ -35,22 +30,18 @@ class NotOurs(msgspec.Struct, frozen=True):
     detail: str
 
 
-def system_bundle() -> str | None:
-    """The file with the machine's authorities, if there is one."""
-    return next((path for path in SYSTEM_BUNDLES if os.path.isfile(path)), None)
-
-
 def client_context(environment: Mapping[str, str]) -> ssl.SSLContext:
     """TLS that trusts the machine's authorities and those that our own environment names besides."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     defaults = ssl.get_default_verify_paths()
-    files = [system_bundle() or defaults.openssl_cafile, *(environment.get(name, "") for name in OWN_FILES)]
+    system = next(filter(os.path.isfile, SYSTEM_BUNDLES), defaults.openssl_cafile)
+    files = [system, *(environment.get(name, "") for name in OWN_FILES)]
     folders = environment.get("SSL_CERT_DIR", "").split(":")
     for file in dict.fromkeys(filter(None, files)):
         _load(context, cafile=file)
-    for folder in filter(None, [defaults.openssl_capath if not os.path.isfile(files[0]) else "", *folders]):
+    for folder in filter(None, [defaults.openssl_capath if not os.path.isfile(system) else "", *folders]):
         _load(context, capath=folder)
     return context
 

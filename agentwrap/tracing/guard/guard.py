@@ -9,13 +9,14 @@ socket under a call that was judged as something else gets a connection that can
 """
 
 import errno
+import os
 import socket
 from collections.abc import Callable
 
 from agentwrap.events import Sink
 from agentwrap.launching.seccomp import ARCH_X86_64
 from agentwrap.tracing.guard import raw_calls, sockaddr
-from agentwrap.tracing.guard.answers import Answers
+from agentwrap.tracing.guard.answers import Answering, Answers
 from agentwrap.tracing.guard.calls import ANSWERED, PASS, Arguments, Call, UnavailableError, read, write
 from agentwrap.tracing.guard.connecting import Connecting
 from agentwrap.tracing.guard.datagrams import Datagrams
@@ -26,8 +27,9 @@ from agentwrap.tracing.guard.route import GuardSettings, Router, is_own
 from agentwrap.tracing.guard.sharing import RACY, Sharing
 from agentwrap.tracing.guard.sockaddr import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, STORAGE, Endpoint
 from agentwrap.tracing.guard.sockets import DATAGRAM, MAX_KEPT, STREAM, Sockets, inode_of
+from agentwrap.tracing.guard.stopped import Stopped
 from agentwrap.tracing.guard.told import Told
-from agentwrap.tracing.guard.waiting import Workers
+from agentwrap.tracing.guard.waiting import Waiting, Workers
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.tracee import Memory, refused, signed
@@ -44,7 +46,7 @@ Handler = Callable[[Call, Arguments], int]
 
 
 class Guard:
-    """Performs calls for the notify thread, which alone calls `handle`. `listener`: its descriptor."""
+    """Performs calls for the notify thread, or at ptrace's stops for that one, which alone calls `handle`."""
 
     def __init__(
         self,
@@ -54,19 +56,26 @@ class Guard:
         now: Callable[[], int],
         settings: GuardSettings,
         *,
+        stopped: Stopped | None = None,
         taking: bool | None = None,
         limit: int = MAX_KEPT,
     ) -> None:
-        """`taking`: whether pidfd_getfd is used; None: if it works. `limit`: of duplicates kept where it does not."""
+        """`listener`: its descriptor; `stopped`: in its place. `request` of a call is then nobody's business.
+
+        `taking`: whether pidfd_getfd is used; None: if it works. `limit`: of duplicates kept where it does not.
+        """
         self._memory = memory
-        self._answers = Answers(listener)
+        self._listening = Answers(listener)
+        self._stopped = stopped
+        self._answers: Answering = stopped or self._listening
+        self.asked: tuple[str, Arguments] = ("", ())
         self._settings = settings
         self._told = Told(sink, now)
         self._owners = Owners(settings.in_tree)
         self._sockets = Sockets(self._owners, taking=taking, limit=limit)
         self._router = Router(settings, self._sockets, self._owners)
         self._sharing = Sharing(self._told, self._sockets, landlock=settings.landlock)
-        workers = Workers()
+        workers: Waiting = stopped or Workers()
         self._nowhere = Nowhere(self._told)
         connecting = Connecting(
             memory, self._answers, self._sockets, self._router, self._told, workers, self._nowhere
@@ -105,6 +114,7 @@ class Guard:
 
         Never raises, and what it cannot do it refuses.
         """
+        self.asked = ("", ())
         entry = self._table.get((arch, number))
         if entry is None:
             return PASS
@@ -129,10 +139,18 @@ class Guard:
                 )
             return errno.EPERM
 
-    def _performed(self, handler: Handler, call: Call, arguments: Arguments) -> int:
+    def shares(self, process: Process) -> bool:
+        """Whether another thread, or who else shares its descriptors, could change those of a standing one."""
+        return self._sharing.shares(process)
+
+    def group(self, process: Process) -> int:
+        """The same number for all who may share descriptors with each other."""
+        return self._sharing.group(process)
+
+    def _performed(self, handler: Handler, call: Call, arguments: Arguments, *, in_memory: bool = False) -> int:
         outcome = handler(call, arguments)
-        if outcome == PASS and call.name in RACY:
-            self._sharing.let_go(call.process, call.name)
+        if outcome == PASS and (call.name in RACY or (in_memory and call.name == "socket")):
+            self._sharing.let_go(call.process, call.name, in_memory=in_memory)
         self._sharing.settle()
         return outcome
 
@@ -157,8 +175,10 @@ class Guard:
         name, count = found
         raw = read(self._memory, call.tid, arguments[1], 4 * count)
         words = tuple(int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4))
+        self.asked = name, words
         asked = call._replace(name=name, wide=False, descriptor=signed(words[0]))
-        return self._performed(self._handlers[name], asked, words)
+        in_memory = self._stopped is None  # at a stop they are put into registers
+        return self._performed(self._handlers[name], asked, words, in_memory=in_memory)
 
     def _socket(self, call: Call, arguments: Arguments) -> int:
         family, word, protocol = (signed(argument) for argument in arguments[:3])
@@ -182,12 +202,30 @@ class Guard:
 
     def _make(self, call: Call, family: int, word: int, protocol: int) -> int:
         kind = word & _KIND
+        if self._stopped is not None:
+            made = lambda result: self._made(call, kind, family, result)  # noqa: E731
+            self._stopped.instead("socket", (family, word, protocol), made)
+            return ANSWERED
         with socket.socket(family, kind | word & _NON_BLOCKING, protocol) as sock:
             self._hold_back(call, sock, kind)
             known = self._sockets.add(sock, kind, family, call.process.pid)
-            if not self._answers.descriptor(call.request, sock.fileno(), close_on_exec=bool(word & _CLOSE_ON_EXEC)):
+            if not self._listening.descriptor(call.request, sock.fileno(), close_on_exec=bool(word & _CLOSE_ON_EXEC)):
                 self._sockets.drop(known)
         return ANSWERED
+
+    def _made(self, call: Call, kind: int, family: int, result: int | None) -> int | None:
+        """The program has made it: ours from here on, before it hears of it."""
+        if result is None or result < 0:
+            return result
+        sock = self._sockets.take(call.process.pid, call.tid, result)
+        if sock is None:
+            self._told.unknown(call.process, call.name, "made by itself")
+            return -errno.EPERM
+        with sock:
+            if os.fstat(sock.fileno()).st_ino == inode_of(call.tid, result) and sock.family == family:
+                self._hold_back(call, sock, kind)
+                self._sockets.add(sock, kind, family, call.process.pid)
+        return result
 
     def _hold_back(self, call: Call, sock: socket.socket, kind: int) -> None:
         if kind == STREAM and self._settings.landlock and not self._lets_out:

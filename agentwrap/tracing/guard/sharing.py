@@ -51,10 +51,19 @@ class Sharing:
             above = above.parent
         return False
 
-    def let_go(self, process: Process, call: str) -> None:
-        """A call of `RACY` is left to the kernel."""
-        kind = "message" if call in _MESSAGES else call
-        if f"guard shared {kind}" in process.reported or not self.shares(process):
+    def group(self, process: Process) -> int:
+        """The same number for all who may share descriptors with each other."""
+        top, above = process, process.parent
+        while above is not None:
+            if _SHARES in above.reported:
+                top = above
+            above = above.parent
+        return top.pid
+
+    def let_go(self, process: Process, call: str, *, in_memory: bool = False) -> None:
+        """A call of `RACY` is left to the kernel. `in_memory`: even which socket it is about may change, by anybody."""
+        kind = "message" if call in _MESSAGES or in_memory else call
+        if f"guard shared {kind}" in process.reported or not (in_memory or self.shares(process)):
             return
         if self._sockets.any_datagrams:
             self._tell(process, kind)

@@ -165,9 +165,9 @@ def abis(
     return Abi(ARCH_X86_64, rules(x86_64.NUMBERS)), Abi(ARCH_I386, rules(i386.NUMBERS))
 
 
-def by_call(*, reads: bool, judged: Judged = _NOTHING) -> dict[tuple[int, int], Rule]:
+def by_call(*, reads: bool, guard: bool = False, judged: Judged = _NOTHING) -> dict[tuple[int, int], Rule]:
     """(audit architecture, number) to rule: the same table, for those who stop at every call."""
-    table = abis(reads=reads, judged=judged)
+    table = abis(reads=reads, guard=guard, judged=judged)
     return {(abi.audit_arch, number): rule for abi in table for number, rule in abi.rules.items()}
 
 
