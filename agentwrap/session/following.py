@@ -15,6 +15,7 @@ from agentwrap.launching.options import RunOptions
 
 if TYPE_CHECKING:
     from agentwrap.launching.child import ChildPlan
+    from agentwrap.policy.layers import Layer
     from agentwrap.session.surroundings import Surroundings
     from agentwrap.tracing.capture import CaptureSettings
     from agentwrap.tracing.tracer import TracerSettings
@@ -156,9 +157,20 @@ def _settings(following: Following) -> "TracerSettings":
         guard=(ports.tcp, ports.dns) if ports is not None else None,
         capture=_capture(following),
         landlock=bool(around.plan and around.plan.landlock.handled_ports),
-        layers=options.layers,
+        layers=_layers(following),
         plan=around.plan,
     )
+
+
+def _layers(following: Following) -> "tuple[Layer, ...]":
+    """The policies; they let the agent read whom it is to believe, and change none of it."""
+    layers, files = following.options.layers, following.around.reading.files
+    if files is None or not layers:
+        return layers
+    from agentwrap.policy.layers import with_shown
+
+    paths = [os.fsdecode(path) for path in dict.fromkeys(files.paths.values())]
+    return with_shown(layers, tuple(dict.fromkeys(one for path in paths for one in (path, os.path.realpath(path)))))
 
 
 def _capture(following: Following) -> "CaptureSettings | None":
