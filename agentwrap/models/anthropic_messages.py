@@ -7,7 +7,7 @@ import re
 from typing import Any, Final
 
 from agentwrap.events import Api
-from agentwrap.models.gathering import Gathering, Kind, Part, error_of, spelled, value_of
+from agentwrap.models.gathering import Gathering, Kind, Part, error_of, spelled, type_of, value_of
 from agentwrap.models.identity import content, identity
 from agentwrap.models.json_slices import FAULTS, read
 from agentwrap.models.loose import mapping, number, sequence, text, word
@@ -40,7 +40,7 @@ _DELTAS: Final = {
 }
 _INPUTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _COUNTS = (*_INPUTS, "output_tokens")
-_SILENT = frozenset({"signature_delta", "citations_delta"})
+_SILENT = ("signature_delta", "citations_delta")
 
 
 class AnthropicMessages:
@@ -115,7 +115,7 @@ def _session(user: object) -> bytes:
 
 
 def _take(gathering: Gathering, event: Event, value: dict[str, Any]) -> None:
-    kind = value.get("type") or event.type.decode("utf-8", "replace")
+    kind = type_of(value, event)
     index = value.get("index")
     match kind:
         case "message_start":
@@ -178,10 +178,9 @@ def _stop(part: Part | None) -> None:
 
 def _delta(gathering: Gathering, event: Event, index: int | None, delta: dict[str, Any]) -> None:
     kind = delta.get("type")
-    if kind in _SILENT:
-        return
     if not isinstance(kind, str) or kind not in _DELTAS:
-        gathering.met(kind)
+        if kind not in _SILENT:
+            gathering.met(kind)
         return
     key, field = _DELTAS[kind]
     default: Kind = "tool" if field == "arguments" else "thinking" if key == "thinking" else "text"

@@ -161,6 +161,12 @@ def value_of(event: Event) -> object:
         return None
 
 
+def type_of(value: dict[str, Any], event: Event) -> str:
+    """The type of an event, as its data says it or else its `event` field."""
+    kind = value.get("type")
+    return kind if isinstance(kind, str) else event.type.decode("utf-8", "replace")
+
+
 def spelled(value: object) -> bytes:
     """A value as JSON text, empty where it has none."""
     try:

@@ -315,6 +315,23 @@ def test_foreign_requests_never_raise(body: bytes) -> None:
     assert covered(body, facts.pieces)
 
 
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=2),
+    lambda inner: st.lists(inner, max_size=2)
+    | st.dictionaries(st.sampled_from("type text index content id name input usage".split()), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(ODD, st.sampled_from([event["type"] for event in [START, *TEXT, *END]] + ["error", "message"]))
+def test_events_of_odd_parts_never_raise(odd: Any, kind: str) -> None:
+    read({"type": kind, "message": odd, "index": odd, "content_block": odd, "delta": odd, "usage": odd, "error": odd})
+    read({"type": kind, "message": {"content": odd, "usage": odd}, "delta": {"type": odd}}, {"type": odd}, named=False)
+    read({"type": kind, "content_block": {"type": odd, "input": odd}, "delta": {"stop_reason": odd}})
+    told = json.dumps({"messages": [odd, {"content": [odd, {"type": "tool_result", "content": odd}]}], "tools": odd})
+    assert covered(told.encode(), READER.request(told.encode(), b"").pieces)
+
+
 @given(st.binary() | st.recursive(st.none() | st.text(), st.lists).map(lambda held: json.dumps(held).encode()))
 def test_foreign_bytes_never_raise(body: bytes) -> None:
     assert covered(body, READER.request(body, body).pieces)

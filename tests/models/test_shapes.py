@@ -12,6 +12,26 @@ CALLS = {
         "POST //v1/messages",
         "POST /v1/projects/p/locations/l/publishers/anthropic/models/claude-x@1:streamRawPredict",
     ],
+    "openai.chat": [
+        "POST /v1/chat/completions",
+        "POST /chat/completions",
+        "POST /api/v1/chat/completions",
+        "POST /openai/deployments/x/chat/completions?api-version=2025-04-01",
+    ],
+    "openai.responses": [
+        "POST /v1/responses",
+        "GET /v1/responses",
+        "POST /responses",
+        "POST /backend-api/codex/responses",
+        "POST /openai/responses?api-version=1",
+        "POST /api/v1/responses",
+    ],
+    "gemini.generate": [
+        "POST /v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse",
+        "POST /v1beta/models/gemini-3-pro:generateContent",
+        "POST /v1/projects/p/locations/l/publishers/google/models/gemini-3-pro:streamGenerateContent",
+        "POST /v1internal:streamGenerateContent?alt=sse",
+    ],
 }
 OTHERS = [
     "HEAD /",
@@ -26,6 +46,16 @@ OTHERS = [
     "POST /api/event_logging/batch",
     "OPTIONS /v1/chat/completions",
     "GET /v1/models",
+    "GET /v1/chat/completions",
+    "GET /v1/chat/completions/chatcmpl-1",
+    "GET /v1/responses/resp_1",
+    "POST /v1/responses/resp_1/cancel",
+    "POST /v1/responses/input_tokens",
+    "POST /v1/completions",
+    "POST /surveys/7/responses",
+    "POST /v1beta/models/gemini-3-pro:countTokens",
+    "GET /v1beta/models/gemini-3-pro:generateContent",
+    "POST /v1internal:loadCodeAssist",
     "POST /v1/embeddings",
     "POST /" + "v1/messages/" * 2000,
 ]

@@ -1,0 +1,199 @@
+"""OpenAI's Chat Completions (platform.openai.com/docs/api-reference/chat): POST .../chat/completions.
+
+Spoken by many servers: the fields that some of them add for thinking are read, and what some leave out is not needed.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from agentwrap.events import Api
+from agentwrap.models.gathering import Gathering, Kind, error_of, spelled, type_of, value_of
+from agentwrap.models.identity import content, identity, without
+from agentwrap.models.loose import mapping, number, sequence, word
+from agentwrap.models.requests import Document, message, outcome
+from agentwrap.models.shape import Outcome, RequestFacts, ResponseFacts, Usage
+from agentwrap.models.sse import Event
+from agentwrap.models.stream import form, messages
+
+_PATH = re.compile(rb"(?:.*/)?chat/completions")
+_DEPLOYMENT = re.compile(rb".*/deployments/([^/]{1,256})/chat/completions")  # Azure names the model in the path
+
+_THINKING = ("reasoning_content", "reasoning")  # DeepSeek, vLLM; OpenRouter, Ollama
+_TEXTS: tuple[tuple[str, Kind], ...] = (("content", "text"), ("refusal", "refusal"))
+_KNOWN = frozenset(
+    ("role", "tool_calls", "function_call", "audio", "annotations", "reasoning_details", "name", *_THINKING)
+) | {name for name, _ in _TEXTS}
+
+
+class OpenAiChat:
+    """Reader of this API."""
+
+    api: Api = "openai.chat"
+    provider = "openai"
+
+    def matches(self, method: bytes, host: bytes, path: bytes) -> bool:  # noqa: ARG002
+        """As Shape.matches."""
+        return method == b"POST" and _PATH.fullmatch(path) is not None
+
+    def request(self, body: bytes, path: bytes) -> RequestFacts:
+        """As Shape.request."""
+        document = Document(body, "messages")
+        said, outcomes = [], []
+        for place in document.places:
+            held = mapping(document.at(place))
+            kept = without(held, ("cache_control",))
+            if "content" in kept:
+                kept["content"] = content(kept["content"])
+            said.append(message(held.get("role"), identity(kept, document.raw(place)), place))
+            outcomes += _outcomes(held)
+        deployment = _DEPLOYMENT.fullmatch(path)
+        return RequestFacts(
+            model=word(document.get("model")) or (deployment[1] if deployment else b""),
+            stream=document.get("stream") is True,
+            messages=tuple(said),
+            outcomes=tuple(outcomes),
+            tools=document.length("tools") or document.length("functions"),
+            session=word(document.get("prompt_cache_key")) or word(document.get("session_id")),
+            pieces=document.pieces(),
+            problem=document.problem,
+        )
+
+    def response(self, body: bytes, media: bytes) -> ResponseFacts:
+        """As Shape.response."""
+        made = form(body, media)
+        answer = _Answer(streamed=made != "document")
+        for event in messages(body, media):
+            value = value_of(event)
+            if isinstance(value, dict):
+                answer.take(event, value)
+            elif event.data.strip() == b"[DONE]":
+                answer.gathering.complete = True
+            elif event.complete:
+                answer.gathering.met("no object")
+        return answer.facts(made)
+
+
+def _outcomes(held: dict[str, Any]) -> list[Outcome]:
+    if held.get("role") not in ("tool", "function"):
+        return []
+    said = held.get("content")
+    texts = [said] if isinstance(said, str) else [part.get("text") for part in map(mapping, sequence(said))]
+    return [outcome(word(held.get("tool_call_id")), texts, word(held.get("name")))]
+
+
+class _Answer:
+    """An answer under way."""
+
+    def __init__(self, *, streamed: bool) -> None:
+        self.gathering = Gathering(streamed=streamed)
+        self._ended: dict[int, bool] = {}
+        self._last_tool: dict[int, tuple[int, bytes]] = {}
+
+    def take(self, event: Event, value: dict[str, Any]) -> None:
+        """Take one chunk, or the whole."""
+        gathering = self.gathering
+        if value.get("error"):
+            gathering.error = error_of(value)
+        elif "choices" not in value and "usage" not in value:
+            gathering.error = error_of(value)
+            if gathering.error == (b"", b""):
+                gathering.met(value.get("object") or type_of(value, event))
+        gathering.model = word(value.get("model")) or gathering.model
+        gathering.id = word(value.get("id")) or gathering.id
+        if isinstance(value.get("usage"), dict):
+            gathering.usage = _usage(value["usage"])
+        for choice in map(mapping, sequence(value.get("choices"))):
+            index = number(choice.get("index")) or 0
+            self._ended.setdefault(index, False)
+            if "message" in choice:
+                self._message(event, index, mapping(choice["message"]), whole=True)
+            self._message(event, index, mapping(choice.get("delta")), whole=False)
+            for token in _tokens(choice):
+                gathering.echo((index, "logprobs"), event, b"token", token)
+            if choice.get("finish_reason"):
+                self._ended[index] = True
+                gathering.stop = gathering.stop or word(choice["finish_reason"])
+
+    def facts(self, made: str) -> ResponseFacts:
+        """What came."""
+        gathering = self.gathering
+        gathering.complete = gathering.complete or (bool(self._ended) and all(self._ended.values()))
+        if gathering.facts() == ResponseFacts():
+            gathering.problem = "empty" if made == "nothing" else "no answer of this API"
+        return gathering.facts()
+
+    def _message(self, event: Event, index: int, said: dict[str, Any], *, whole: bool) -> None:
+        gathering = self.gathering
+        thinking = next((name for name in _THINKING if said.get(name)), None)
+        if thinking is not None:
+            part = gathering.part((index, "thinking"), "thinking")
+            gathering.delta(part, "text", event, thinking.encode(), said[thinking])
+        for detail in map(mapping, sequence(said.get("reasoning_details"))):
+            for key in ("text", "summary"):
+                gathering.echo((index, key), event, key.encode(), detail.get(key))
+        for name, kind in _TEXTS:
+            for member, text in _texts(name, said.get(name)):
+                if text:
+                    gathering.delta(gathering.part((index, name), kind), "text", event, member, text)
+        spoken = mapping(said.get("audio")).get("transcript")
+        if spoken:
+            gathering.delta(gathering.part((index, "audio"), "other"), "text", event, b"transcript", spoken)
+        if isinstance(said.get("function_call"), dict):
+            self._call(event, (index, "function"), said["function_call"], "arguments")
+        for position, call in enumerate(map(mapping, sequence(said.get("tool_calls")))):
+            self._tool(event, index, position if whole else None, call)
+        for name, held in said.items():
+            if name not in _KNOWN and held is not None:
+                gathering.met(f"delta.{name}")
+
+    def _tool(self, event: Event, index: int, position: int | None, call: dict[str, Any]) -> None:
+        ident = word(call.get("id"))
+        at = number(call.get("index"))
+        last, last_id = self._last_tool.get(index, (-1, b""))
+        if at is None:
+            # Some servers number nothing: what has another id is another call.
+            another = last < 0 or (ident and ident != last_id)
+            at = position if position is not None else last + 1 if another else last
+        self._last_tool[index] = (at, ident or last_id)
+        custom = call.get("custom")
+        made = mapping(custom) if isinstance(custom, dict) else mapping(call.get("function"))
+        self._call(event, (index, at), made, "input" if isinstance(custom, dict) else "arguments")
+        part = self.gathering.part((index, at), "tool")
+        part.id = part.id or ident
+
+    def _call(self, event: Event, key: tuple[int, object], made: dict[str, Any], field: str) -> None:
+        part = self.gathering.part(key, "tool")
+        part.name = part.name or word(made.get("name"))
+        self.gathering.began(event.lines[0])
+        given = made.get(field)
+        if isinstance(given, dict):
+            part.otherwise = spelled(given)
+        self.gathering.delta(part, "arguments", event, field.encode(), given)
+
+
+def _texts(name: str, said: object) -> Iterator[tuple[bytes, Any]]:
+    """(name of the member, its text) of a string, or of text parts."""
+    if isinstance(said, str):
+        yield name.encode(), said
+    for part in map(mapping, sequence(said)):
+        yield b"text", part.get("text")
+
+
+def _tokens(choice: dict[str, Any]) -> Iterator[Any]:
+    told = mapping(choice.get("logprobs"))
+    for name in ("content", "refusal"):
+        yield from (mapping(one).get("token") for one in sequence(told.get(name)))
+
+
+def _usage(told: dict[str, Any]) -> Usage:
+    """Totals: what was cached is part of the prompt, what was thought is part of the completion."""
+    asked, said = mapping(told.get("prompt_tokens_details")), mapping(told.get("completion_tokens_details"))
+    cached = number(asked.get("cached_tokens"))
+    return Usage(
+        number(told.get("prompt_tokens")),
+        number(told.get("prompt_cache_hit_tokens")) if cached is None else cached,  # DeepSeek
+        number(asked.get("cache_write_tokens")),
+        number(told.get("completion_tokens")),
+        number(said.get("reasoning_tokens")),
+    )
