@@ -54,6 +54,7 @@ ALLOWED: dict[str, set[str]] = {
 PURE = {
     *("events", "errors", "text", "policy", "export", "views", "models", "gateway.capture", "claims.lines"),
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
+    *("evidence.linking", "evidence.turns", "evidence.tool_arguments", "evidence.messages", "evidence.contexts"),
     *("launching.seccomp", "launching.plan", "launching.enforcement", "launching.survey"),
     *("gateway.callers", "gateway.dns", "gateway.client_hello", "gateway.http_head", "gateway.first_flight"),
     *("gateway.http_body", "gateway.http_answers", "gateway.h2_requests"),

@@ -1,0 +1,239 @@
+import json
+
+import model_run
+import msgspec
+import pytest
+from fake_recording import FakeRecording
+from hypothesis import given
+from hypothesis import strategies as st
+from sample_run import MS, edit, program, start
+
+from agentwrap.events import Event, FileDirectory, NetConnect, ProcessExit
+from agentwrap.evidence import linking
+from agentwrap.evidence.linking import ALONE, CONTAINS, ELSEWHERE, NAMED, RUNS, TEXT, Linker, bared, holds, of_recording
+
+CWD = "/srv/project"
+Links = dict[str, tuple[str, str]]
+
+
+def told(*items: object, live: bool = False) -> Links:
+    """Who is linked (`p2`, or the subject of a row) -> tool, evidence."""
+    recording = FakeRecording(items)
+    if live:
+        linker = Linker(CWD)
+        for row in recording.rows():
+            linker.feed(row)
+    else:
+        linker = of_recording(recording, CWD)
+    subjects = {row.seq: row.subject for row in recording.rows()}
+    return {link.span or subjects[link.seq]: (link.tool, link.evidence) for link in linker.links}
+
+
+def agent(span: str = "p1") -> list[Event]:
+    return [start(1, span, 4100, "run", b"agent"), program(2, span, 4100, b"agent")]
+
+
+def call(at: int = 100, call: str = "m1", turn: str = "t1", **fields: object) -> list[object]:
+    return model_run.asked(at, call, turn, [], **fields)
+
+
+def wanted(at: int, name: str, arguments: object, tool: str = "x1", **fields: str) -> Event:
+    return model_run.tool(at, tool, fields.pop("call", "m1"), "t1", name.encode(), arguments, **fields)
+
+
+def told_result(at: int, tool: str = "x1") -> Event:
+    return model_run.result(at, tool, "m2", "t2", b"", b"")
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_a_run_with_shell_files_and_a_sub_agent(live: bool) -> None:
+    assert told(*model_run.items(), live=live) == {
+        "p2": ("x1", CONTAINS),
+        "/srv/project/billing/retry.py": ("x2", NAMED),
+    }
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        (b"bash", b"-lc", b"ls -l 'a b' | grep x"),
+        (b"bash", b"-c", b"source /x 2>/dev/null && eval 'ls -l '\\''a b'\\'' | grep x' < /dev/null"),
+        (b"bash", b"-c", b'source /x && eval "ls -l \'a b\' | grep x" \\< /dev/null'),
+        (b"sandbox", b"--policy", b"{}", b"--", b"bash", b"-c", b"exec bash -c 'ls -l '\"'\"'a b'\"'\"' | grep x'"),
+    ],
+)
+def test_a_command_is_known_however_it_is_wrapped(argv: tuple[bytes, ...]) -> None:
+    items = [*agent(), *call(), wanted(200, "Bash", {"command": "ls -l 'a b' | grep x"}),
+             start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, *argv)]  # fmt: skip
+    assert told(*items)["p2"][0] == "x1"
+
+
+def test_the_sandbox_around_a_command_is_the_tools_too_and_the_command_tells_its_status() -> None:
+    items = [
+        *agent(), *call(), wanted(200, "shell", {"cmd": ["bash", "-lc", "make test"]}),
+        start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"helper", b"--", b"bash", b"-lc", b"make test"),
+        start(310, "p3", 6, "p2", b"helper"), program(311, "p3", 6, b"bash", b"-lc", b"make test"),
+        ProcessExit(at_ns=400 * MS, span="p3", pid=6, status=2),
+        ProcessExit(at_ns=401 * MS, span="p2", pid=5, signal=9),
+    ]  # fmt: skip
+    linker = of_recording(FakeRecording(items), CWD)
+    assert [(link.span, link.evidence) for link in linker.links] == [("p2", CONTAINS)]
+    assert linker.status_of("x1") == "exit 2"
+
+
+def test_calls_at_the_same_time_are_told_apart_by_their_commands() -> None:
+    items = [
+        *agent(), *call(), wanted(200, "Bash", {"command": "make a"}), wanted(200, "Bash", {"command": "make b"}, "x2"),
+        start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"sh", b"-c", b"make b"),
+        start(302, "p3", 6, "p1", b"agent"), program(303, "p3", 6, b"sh", b"-c", b"make a"),
+        start(304, "p4", 7, "p1", b"agent"), program(305, "p4", 7, b"git", b"status"),
+        *edit(306, "p1", 4100, b"/srv/project/z", None, b"z"),
+    ]  # fmt: skip
+    assert told(*items) == {"p2": ("x2", RUNS), "p3": ("x1", RUNS)}
+
+
+def test_equal_calls_take_turns_and_say_so() -> None:
+    items = [
+        *agent(), *call(), wanted(200, "Bash", {"command": "make a"}), wanted(200, "Bash", {"command": "make a"}, "x2"),
+        start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"sh", b"-c", b"make a"),
+        start(302, "p3", 6, "p1", b"agent"), program(303, "p3", 6, b"sh", b"-c", b"make a"),
+    ]  # fmt: skip
+    links = of_recording(FakeRecording(items), CWD).links
+    assert [(link.span, link.tool, link.ambiguous) for link in links] == [("p2", "x1", True), ("p3", "x2", True)]
+
+
+def test_two_agents_in_one_run_have_their_own_processes() -> None:
+    items = [
+        *agent(), *agent("p9"), *call(), *call(100, "m2", "t2", agent="a2", span="p9"),
+        wanted(200, "Bash", {"command": "make a"}),
+        wanted(200, "Bash", {"command": "make a"}, "x2", call="m2", agent="a2"),
+        start(300, "p2", 5, "p9", b"agent"), program(301, "p2", 5, b"sh", b"-c", b"make a"),
+        start(302, "p3", 6, "p1", b"agent"), program(303, "p3", 6, b"sh", b"-c", b"make a"),
+    ]  # fmt: skip
+    links = of_recording(FakeRecording(items), CWD).links
+    assert [(link.span, link.tool, link.ambiguous) for link in links] == [("p2", "x2", False), ("p3", "x1", False)]
+
+
+def test_a_server_that_outlives_its_call_stays_with_it() -> None:
+    items = [
+        *agent(), *call(), wanted(200, "Bash", {"command": "npm start &"}),
+        start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"sh", b"-c", b"npm start &"),
+        start(302, "p3", 6, "p2", b"sh"), program(303, "p3", 6, b"npm", b"start"), told_result(400),
+        *call(400, "m2", "t2"), *edit(900, "p3", 6, b"/srv/project/log", None, b"z"),
+    ]  # fmt: skip
+    recording = FakeRecording(items)
+    linker = of_recording(recording, CWD)
+    late = list(recording.rows(kinds=("file.edit",)))[-1]
+    assert linker.turn_of(late) == "t1"
+
+
+def test_what_only_one_open_call_can_explain_is_linked_so() -> None:
+    items = [
+        *agent(), *call(), *edit(150, "p1", 4100, b"/srv/project/early", None, b"z"),
+        wanted(200, "WebFetch", {"url": "https://docs.example/"}),
+        NetConnect(at_ns=210 * MS, span="p1", pid=4100, family="inet", transport="tcp", host=b"192.0.2.9", port=443),
+        NetConnect(at_ns=220 * MS, span="p1", pid=4100, family="inet", transport="tcp", host=model_run.HOST, port=443),
+        NetConnect(at_ns=230 * MS, span="p1", pid=4100, family="unix", transport="stream", path=b"/run/x"),
+        start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"pdftotext", b"x.pdf"), told_result(400),
+        start(500, "p3", 6, "p1", b"agent"), program(501, "p3", 6, b"git", b"status"),
+    ]  # fmt: skip
+    assert told(*items) == {"192.0.2.9:443": ("x1", ALONE), "p2": ("x1", ALONE)}
+
+
+def test_a_provider_that_runs_the_tool_itself_causes_nothing_here() -> None:
+    searched = model_run.tool(200, "x1", "m1", "t1", b"web_search", {"query": "x"})
+    items = [*agent(), *call(), msgspec.structs.replace(searched, provider_side=True),
+             *edit(210, "p1", 4100, b"/srv/project/x", None, b"z")]  # fmt: skip
+    assert told(*items) == {}
+
+
+def test_paths_are_resolved_and_a_patch_names_its_files() -> None:
+    patch = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+y\n*** Add File: new/b.py\n+z\n*** End Patch"
+    items = [
+        *agent(), *call(), wanted(200, "apply_patch", patch.encode()), wanted(200, "Edit", {"path": "./c.py"}, "x2"),
+        FileDirectory(at_ns=250 * MS, span="p1", pid=4100, path=b"/srv/project/new", change="create"),
+        start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"fs-helper"),
+        *edit(302, "p2", 5, b"/srv/project/new/b.py", None, b"z"),
+        *edit(303, "p2", 5, b"/srv/project/src/a.py", b"", b"y"),
+        *edit(304, "p1", 4100, b"/srv/project/c.py", b"", b"y"),
+        *edit(305, "p1", 4100, b"/srv/project/d.py", b"", b"y"),
+    ]  # fmt: skip
+    assert told(*items) == {
+        "/srv/project/new": ("x1", linking.ABOVE),
+        "/srv/project/new/b.py": ("x1", NAMED),
+        "p2": ("x1", NAMED),
+        "/srv/project/c.py": ("x2", NAMED),
+    }
+
+
+def test_a_helper_of_a_call_has_the_better_reason_of_the_file_it_changes() -> None:
+    items = [*agent(), *call(), wanted(200, "Edit", {"path": "c.py"}), start(300, "p2", 5, "p1", b"agent"),
+             program(301, "p2", 5, b"fs-helper"), *edit(302, "p2", 5, b"/srv/project/c.py", b"", b"y")]  # fmt: skip
+    assert told(*items) == {"p2": ("x1", ALONE), "/srv/project/c.py": ("x1", NAMED)}
+
+
+def test_code_that_calls_a_shell_holds_its_command() -> None:
+    code = b'const out = await tools.exec_command({cmd: "git log --oneline"}); text(out)'
+    items = [*agent(), *call(), wanted(200, "exec", code), wanted(200, "exec", b"other()", "x2"),
+             start(300, "p2", 5, "p1", b"agent"),
+             program(301, "p2", 5, b"bash", b"-lc", b"git log --oneline")]  # fmt: skip
+    assert told(*items) == {"p2": ("x1", TEXT)}
+
+
+def test_a_command_elsewhere_in_the_run_is_linked_if_it_is_long_enough() -> None:
+    def run(command: str) -> Links:
+        return told(*agent(), start(3, "p9", 9, "run", b"worker"), *call(), wanted(200, "Bash", {"command": command}),
+                    start(300, "p2", 5, "p9", b"worker"),
+                    program(301, "p2", 5, b"sh", b"-c", command.encode()))  # fmt: skip
+
+    assert run("make all the things") == {"p2": ("x1", ELSEWHERE)}
+    assert run("ls") == {}
+
+
+def test_the_kernel_may_tell_before_the_wire() -> None:
+    items = [*agent(), *call(), start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"sh", b"-c", b"make a"),
+             wanted(290, "Bash", {"command": "make a"})]  # fmt: skip
+    assert told(*items, live=True) == told(*items) == {"p2": ("x1", RUNS)}
+
+
+def test_a_command_that_was_cut_off_is_known_by_its_beginning() -> None:
+    command = "python3 - <<'PY'\n" + "print('x')\n" * 600
+    arguments = json.dumps({"command": command}).encode()[:4096]
+    cut = msgspec.structs.replace(model_run.tool(200, "x1", "m1", "t1", b"Bash", arguments), omitted_bytes=3000)
+    items = [*agent(), *call(), cut, wanted(200, "Bash", {"command": "ls"}, "x2"),
+             start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"sh", b"-c", command.encode())]  # fmt: skip
+    assert told(*items) == {"p2": ("x1", CONTAINS)}
+
+
+def test_a_word_inside_a_word_is_no_command() -> None:
+    assert holds("bash -c eval ls < /dev/null", "ls")
+    assert not holds("true || false", "ls")
+    assert not holds("cat tools/ls.py", "ls")
+    assert bared("eval 'echo \"a\\'' b'  \n c") == "eval echo a b c"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["tool.call", "tool.result", "model.request", "process.start", "process.exec",
+                             "process.exit", "file.edit", "file.directory", "net.connect"]),
+            st.sampled_from(["p1", "p2", "p3", "run", ""]),
+            st.dictionaries(
+                st.sampled_from(["tool", "call", "agent", "turn", "parent", "argv", "path", "cwd", "arguments", "host",
+                                 "port", "klass", "agent_parent", "retry_of", "status", "omitted_bytes"]),
+                st.none() | st.integers() | st.sampled_from(["x1", "m1", "a1", "p1", "p2", "ls", '{"command":"ls"}']) |
+                st.lists(st.sampled_from(["ls", "sh", "-c"]), max_size=3) | st.dictionaries(st.text(), st.text()),
+            ),
+        ),
+        max_size=30,
+    )
+)  # fmt: skip
+def test_rows_of_any_shape_are_read(rows: list[tuple[str, str, dict[str, object]]]) -> None:
+    from fake_recording import FakeRow
+
+    linker = Linker("/w")
+    for seq, (kind, span, data) in enumerate(rows, 1):
+        row = FakeRow(seq, seq, kind, span, 1, "", "", data)
+        linker.feed(row)
+        linker.turn_of(row)
+        linker.link_of(row)
