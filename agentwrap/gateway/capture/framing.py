@@ -12,6 +12,7 @@ TRAILERS_MAX = 16_384
 
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 _FIELD_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
+_CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})\r\n")
 _TOO_LONG = b"a chunk that is longer than its size"
 
 
@@ -87,6 +88,11 @@ class Chunked:
         """As Framing.take."""
         content = 0
         while position < len(data) and not self.done:
+            if self._part == "size" and not self._held:
+                position, count = _whole_chunks(data, position, pieces)
+                content += count
+                if position == len(data):
+                    break
             if self._left:
                 end = min(len(data), position + self._left)
                 if pieces is not None:
@@ -135,3 +141,18 @@ class Chunked:
                 raise UnreadableError(b"broken or too many trailers")
         else:
             self.done = True
+
+
+def _whole_chunks(data: bytes, position: int, pieces: list[bytes] | None) -> tuple[int, int]:
+    """As Framing.take, for as many chunks as are whole and of the plain form, which events come in."""
+    content = 0
+    while (plain := _CHUNK.match(data, position)) is not None:
+        start, size = plain.end(), int(plain[1], 16)
+        end = start + size
+        if not size or data[end : end + 2] != b"\r\n":
+            break
+        if pieces is not None:
+            pieces.append(data[start:end])
+        content += size
+        position = end + 2
+    return position, content

@@ -20,9 +20,10 @@ _SIMPLE = re.compile(rb"([A-Za-z]{1,256}) ([\x21-\x7e\x80-\xff]+)\r?\n")  # RFC 
 _STATUS = re.compile(rb"HTTP/(1\.[0-9]) ([1-9][0-9][0-9])(?: ([^\r\n]*))?\r?\n")
 _STATUS_BEGINS = re.compile(rb"\Z|H(?:\Z|T(?:\Z|T(?:\Z|P(?:\Z|/(?:\Z|1(?:\Z|\.))))))")
 _BEGIN = 512  # bytes that tell whether something is a head at all
-_STRICT_FIELD = re.compile(rb"^([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)\r\n", re.MULTILINE)
 _FIELD = re.compile(rb"^([\x21-\x39\x3b-\x7e\x80-\xff]+)[ \t]*:([^\r\n\0]*)\r?\n", re.MULTILINE)
 _FOLD = re.compile(rb"\r?\n[ \t]+")
+_TOKEN = b"!#$%&'*+-.^_`|~" + bytes(range(0x30, 0x3A)) + bytes(range(0x41, 0x5B)) + bytes(range(0x61, 0x7B))
+_VALUE = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 _BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 
@@ -110,12 +111,10 @@ def request_head(raw: bytes) -> RequestHead:
     if first is None:
         return _first_line(raw)
     method, target, version = first.groups()
-    found = _STRICT_FIELD.findall(raw, first.end())
-    headers = tuple([(name, value.strip(b" \t")) for name, value in found])
-    strict = raw.endswith(b"\r\n\r\n") and raw[first.end() - 2] == 0x0D
-    if not strict or len(found) != raw.count(b"\n") - 2:
-        return RequestHead(method, target, version, headers, problem=_what_is_wrong(raw))
-    lengths, codings, upgrades = _announced(headers)
+    headers = _strict_fields(raw, first.end())
+    if headers is None:
+        return RequestHead(method, target, version, _lenient_fields(raw, first.end())[0], problem=_what_is_wrong(raw))
+    lengths, codings, upgrades = _announced(raw, headers)
     problem = b"" if version in (b"1.0", b"1.1") else b"HTTP/" + version
     framing: Framing = Sized(0)
     if codings:
@@ -140,13 +139,11 @@ def answer_head(raw: bytes) -> AnswerHead:
     first = _STATUS.match(raw)
     if first is None:
         raise UnreadableError(b"a broken status line" if raw.startswith(b"HTTP/1.") else b"no HTTP/1 answer")
-    start = first.end()
-    if b"\n " in raw or b"\n\t" in raw:
-        raw, start = _FOLD.sub(b" ", raw[start:]), 0  # RFC 9112, 5.2: a user agent reads a fold as a space
-    found = _FIELD.findall(raw, start)
-    if len(found) != raw.count(b"\n", start) - 1:
-        raise UnreadableError(b"a line in an answer's head that is no field")
-    headers = tuple([(name, value.strip(b" \t")) for name, value in found])
+    headers = _strict_fields(raw, first.end())
+    if headers is None:
+        headers, every = _lenient_fields(raw, first.end())
+        if not every:
+            raise UnreadableError(b"a line in an answer's head that is no field")
     return AnswerHead(int(first[2]), first[3] or b"", headers)
 
 
@@ -154,7 +151,7 @@ def answer_framing(head: AnswerHead, method: bytes) -> Framing:
     """How the body goes on that follows this head (RFC 9112, 6.3). Raises UnreadableError."""
     if method == b"HEAD" or head.status in (204, 304):
         return Sized(0)
-    lengths, codings, _ = _announced(head.headers)
+    lengths, codings = values(head.headers, b"content-length"), values(head.headers, b"transfer-encoding")
     if codings:
         if lengths:
             raise UnreadableError(b"a length beside a transfer encoding in an answer")
@@ -172,20 +169,42 @@ def answer_framing(head: AnswerHead, method: bytes) -> Framing:
 
 def values(headers: Headers, name: bytes) -> list[bytes]:
     """All values of a field; `name` in lower case."""
-    return [value for key, value in headers if key.lower() == name]
+    size = len(name)
+    return [value for key, value in headers if len(key) == size and key.lower() == name]
 
 
-def _announced(headers: Headers) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """Values of Content-Length, Transfer-Encoding and Upgrade."""
-    lengths, codings, upgrades = [], [], []
-    for name, value in headers:
-        if len(name) == 14 and name.lower() == b"content-length":
-            lengths.append(value)
-        elif len(name) == 17 and name.lower() == b"transfer-encoding":
-            codings.append(value)
-        elif len(name) == 7 and name.lower() == b"upgrade":
-            upgrades.append(value)
-    return lengths, codings, upgrades
+def _strict_fields(raw: bytes, start: int) -> Headers | None:
+    """The fields of a head as RFC 9112, 5 has them, None if anything is otherwise. By few passes over all of them."""
+    if raw[start - 2 : start] != b"\r\n" or raw[-4:] != b"\r\n\r\n":
+        return None
+    if start == len(raw) - 2:
+        return ()
+    lines = raw[start:-4].split(b"\r\n")
+    try:
+        headers = tuple([(name, value.strip(b" \t")) for name, value in [line.split(b":", 1) for line in lines]])
+    except ValueError:
+        return None
+    names = [name for name, _ in headers]
+    if b"" in names or b"".join(names).translate(None, _TOKEN) or b"".join(lines).translate(None, _VALUE):
+        return None
+    return headers
+
+
+def _lenient_fields(raw: bytes, start: int) -> tuple[Headers, bool]:
+    """What all clients read in an answer, and whether every line is such a field."""
+    if b"\n " in raw or b"\n\t" in raw:
+        raw, start = _FOLD.sub(b" ", raw[start:]), 0  # RFC 9112, 5.2: a user agent reads a fold as a space
+    found = _FIELD.findall(raw, start)
+    every = len(found) == raw.count(b"\n", start) - 1
+    return tuple([(name, value.strip(b" \t")) for name, value in found]), every
+
+
+def _announced(raw: bytes, headers: Headers) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Values of Content-Length, Transfer-Encoding and Upgrade; most heads do not have a word of them."""
+    low = raw.lower()
+    lengths = values(headers, b"content-length") if b"content-length" in low else []
+    codings = values(headers, b"transfer-encoding") if b"transfer-encoding" in low else []
+    return lengths, codings, values(headers, b"upgrade") if b"upgrade" in low else []
 
 
 def _first_line(raw: bytes) -> RequestHead:
