@@ -145,19 +145,24 @@ def _ordinary(policy: Policy, host: Host, question: Connect, allowed: HostRule |
         return Answer("allow", allowed.rule)
     if network.default == "allow":
         return Answer("allow", network.default_rule)
+    entry = f"[{host}]:{question.port}" if ":" in str(host) else f"{host}:{question.port}"
+    change = _add(policy, entry, "network.allow")
+    if (unresolved := _unresolved(policy, change)) is not None:
+        return unresolved
     waiting = [one for one in network.allow if any(_open(pattern, question) for pattern in one.patterns)]
     if waiting:
-        if any(pattern.kind == "unresolved" for one in waiting for pattern in one.patterns):
-            return _unresolved(waiting)
         return Answer("unknown", waiting[0].rule, "the name behind the address is not known; allow has names")
-    entry = f"[{host}]:{question.port}" if ":" in str(host) else f"{host}:{question.port}"
-    return Answer("deny", network.default_rule, "no rule allows it", _add(policy, entry, "network.allow"))
+    return Answer("deny", network.default_rule, "no rule allows it", change)
 
 
-def _unresolved(waiting: list[HostRule]) -> Answer:
-    rule = next(one for one in waiting if any(pattern.kind == "unresolved" for pattern in one.patterns)).rule
-    return Answer("unknown", rule, f"what `{rule.text}` stands for is not known here",
-                  f"configure the package index, or name the host instead of `{rule.text}`")  # fmt: skip
+def _unresolved(policy: Policy, change: str) -> Answer | None:
+    """Where a placeholder might name it. That entry says nothing about it, so the default is the rule."""
+    network = policy.network
+    for one in network.allow:
+        if any(pattern.kind == "unresolved" for pattern in one.patterns):
+            why = f"no rule allows it, and what `{one.rule.text}` stands for is not known here"
+            return Answer("unknown", network.default_rule, why, f"{change}, or configure the package index")
+    return None
 
 
 def _served(host: Host) -> Host:
@@ -194,11 +199,10 @@ def _lookup(policy: Policy, question: Lookup) -> Answer:
         return Answer("allow", allowed.rule)
     if network.default == "allow":
         return Answer("allow", network.default_rule)
-    waiting = [one for one in network.allow if any(pattern.kind == "unresolved" for pattern in one.patterns)]
-    if waiting:
-        return _unresolved(waiting)
-    return Answer("deny", network.default_rule, "no rule allows any port of it",
-                  _add(policy, f"{host}:443", "network.allow"))  # fmt: skip
+    change = _add(policy, f"{host}:443", "network.allow")
+    if (unresolved := _unresolved(policy, change)) is not None:
+        return unresolved
+    return Answer("deny", network.default_rule, "no rule allows any port of it", change)
 
 
 def _unix(policy: Policy, question: Unix) -> Answer:

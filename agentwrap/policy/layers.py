@@ -78,7 +78,8 @@ def layer_of(layers: Sequence[Layer], question: Question, answer: Answer) -> Lay
 
 
 def _first(answers: Sequence[Answer]) -> Answer:
-    named = [answer for answer in answers if not _by_default(answer) and answer.verdict != "deny"]
+    open_or_named = [one for one in answers if one.verdict == "unknown" or not _by_default(one)]
+    named = [answer for answer in open_or_named if answer.verdict != "deny"]
     stated = [answer for answer in answers if answer.rule.line]
     allowed = [answer for answer in named if answer.verdict == "allow"]
     return (allowed or named or stated or list(answers))[0]

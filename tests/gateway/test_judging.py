@@ -134,6 +134,9 @@ class TestAsk:
         assert self.judging.destination(PUBLIC, 443, ["bad.example"]).decision == "deny"
         assert self.judging.destination(ip_address("169.254.169.254"), 80, []).decision == "deny"
         assert self.judging.lookup("x.example").decision == "ask"
+        # An entry of which nobody knows what it stands for keeps nothing from being asked.
+        waiting = judge(network("config:pip", mode="ask"))
+        assert waiting.destination(PUBLIC, 443, ["x.example"]).decision == "ask"
 
     def test_nobody_to_ask_is_a_denial(self) -> None:
         judging = judge(network("a.example", mode="ask"), unattended=True)

@@ -191,6 +191,11 @@ def test_a_placeholder_without_a_meaning_leaves_it_open() -> None:
     assert verdict(of, Lookup("mirror.example")) == "unknown"
     assert connect(of, "a.example") == "allow"
     assert connect(of, "10.0.0.1") == "deny"
+    for question in (Connect("198.51.100.1", 443), Connect("mirror.example", 443), Lookup("mirror.example")):
+        answer = decide(of, question)
+        assert (answer.verdict, answer.rule) == ("unknown", of.network.default_rule)
+        assert "what `config:pip` stands for is not known here" in answer.why
+        assert answer.change.startswith("add `")
     known = network("config:pip", configs={"pip": ("mirror.example:443",)})
     assert (connect(known, "mirror.example"), connect(known, "b.example")) == ("allow", "deny")
 

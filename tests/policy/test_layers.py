@@ -34,6 +34,13 @@ def test_a_project_that_nobody_trusts_opens_nothing_that_is_closed_by_default() 
     assert said(hook, user, Layer("flags", opened)) == "allow"
 
 
+def test_what_one_layer_leaves_open_no_default_of_another_closes() -> None:
+    waiting, closed = network("config:pip"), network("b.example", default="deny")
+    assert said(A, Layer("flags", waiting), Layer("user", closed)) == "unknown"
+    assert said(A, Layer("flags", closed), Layer("user", waiting)) == "unknown"
+    assert said(B, Layer("flags", waiting), Layer("user", closed)) == "allow"
+
+
 def test_a_denial_by_name_is_a_floor() -> None:
     system = Layer("system", network(default="allow", deny=("*.example",)))
     for name in ("flags", "project", "user"):
