@@ -96,6 +96,16 @@ class Connection:
         finally:
             self._closed(ending, detail)
 
+    async def tunnel(self, dialled: Dialled, host: str, held: bytes, nursery: trio.Nursery) -> None:
+        """To its end, for a client that asked us as its proxy for `host` and said `held` already; nothing is judged."""
+        self._verdict = verdict = self._stage.judge.authority(host, self._port)
+        ending: Ending = "ended"
+        detail = b""
+        try:
+            ending, detail = await self._carry(dialled, verdict, nursery, held)
+        finally:
+            self._closed(ending, detail)
+
     def _candidates(self, verdict: Verdict, names: Sequence[str]) -> list[Address]:
         """Where to dial: the address that was asked for, then others of the same name; each was judged."""
         inner = loopback_of(self._address)
@@ -122,7 +132,9 @@ class Connection:
                 await self._stage.tell(self._decision(verdict))
         return passing
 
-    async def _carry(self, dialled: Dialled, verdict: Verdict, nursery: trio.Nursery) -> tuple[Ending, bytes]:
+    async def _carry(
+        self, dialled: Dialled, verdict: Verdict, nursery: trio.Nursery, held: bytes = b""
+    ) -> tuple[Ending, bytes]:
         server = dialled.sock
         self._led_to = dialled.address
         server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -135,7 +147,7 @@ class Connection:
         passage.start_down(nursery, takeable=self._attempt is not None)
         refusal: Refusal | None = None
         try:
-            refusal = await inspection.carry(Meant(verdict, dialled.address))
+            refusal = await inspection.carry(Meant(verdict, dialled.address), held)
             if refusal is not None:
                 await self._passage.refuse(refusal.words)
         except OSError:

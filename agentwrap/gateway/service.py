@@ -77,6 +77,8 @@ async def serve(ports: Ports, settings: Settings) -> None:
                 work.start_soon(log.run)
             if settings.tier == "wall" and ports.nft is not None:
                 work.start_soon(follow, ports.nft, settings.host_ports)
+            if ports.reverse is not None:
+                work.start_soon(_proxy, stage, ports.reverse, work)
             if ports.published:
                 published = [publish.Published(listener, inner) for listener, inner in ports.published]
                 inside = publish.Inside(ports.connector)
@@ -211,6 +213,14 @@ def _learn_hosts_file(stage: Stage) -> None:
         stage.known.learn(name, (address,))
         if stage.judge.lookup(name).decision != "deny":
             stage.admit((address,))
+
+
+async def _proxy(stage: Stage, listener: socket.socket, nursery: trio.Nursery) -> None:
+    from agentwrap.gateway.proxying import listening
+    from agentwrap.gateway.proxying.front import Front
+
+    who = lambda local, remote: stage.attribution.by_ends("tcp", local, remote)  # noqa: E731
+    await listening.serve(Front(stage), listener, who, stage.link.room, nursery)
 
 
 async def _tell_repeats(stage: Stage) -> None:

@@ -19,6 +19,7 @@ import msgspec
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
 from agentwrap.events import EXCHANGE_NEWS, ExchangeNews, Gap, Item
 from agentwrap.gateway.connector import OWN4, OWN6, Connector, Refusal
+from agentwrap.gateway.netlink import channel
 from agentwrap.gateway.reach import reach_of
 from agentwrap.launching.options import RunOptions
 from agentwrap.policy.model_hosts import model_hosts
@@ -313,11 +314,19 @@ def start_capture(loading: "Loading") -> StartedGateway:
     Raises AgentwrapError where it died, OSError where this machine has no port left.
     """
     inside = {"tcp": _listener(), "reverse": _listener()}
-    gateway = _given(loading, "capture", inside)
+    gateway = _given(loading, "capture", {**inside, **_diagnosis()})
     tcp, reverse = (sock.getsockname()[1] for sock in inside.values())
     gateway.capture_ports = CapturePorts(tcp, reverse, mmap.mmap(-1, mmap.PAGESIZE))
     gateway.inside = list(inside.values())
     return gateway
+
+
+def _diagnosis() -> "dict[str, socket.socket]":
+    """What tells whose socket is at the other end; a container may refuse it."""
+    try:
+        return {"diag": channel.open_socket(channel.SOCK_DIAG)}
+    except OSError:
+        return {}
 
 
 def _given(loading: "Loading", tier: Tier, sockets: "Mapping[str, socket.socket]") -> StartedGateway:

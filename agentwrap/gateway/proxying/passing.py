@@ -39,11 +39,11 @@ class PassingJudge(Judge):
         return self.authority(name, port)
 
     def server_name(self, of: Verdict, name: str | None, address: Address | None, names: Sequence[str]) -> Verdict:  # noqa: ARG002
-        """Whatever a TLS client asks for."""
-        return of
+        """Whatever a TLS client asks for: by that name the connection is known from here on."""
+        return self.authority(name.lower().removesuffix("."), of.port) if name else of
 
     def http_host(self, of: Verdict, host: str, address: Address | None, names: Sequence[str]) -> Verdict:  # noqa: ARG002
-        """Whatever site a request is for."""
+        """Whatever site a request is for; its name is in the request."""
         return of
 
     def malformed(self, of: Verdict, why: str) -> Verdict:  # noqa: ARG002

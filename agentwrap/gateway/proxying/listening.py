@@ -1,0 +1,43 @@
+"""Who connects to our proxy: accepted on loopback, and looked for in what the tracer and the kernel tell."""
+
+import errno
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from agentwrap.gateway.callers import Caller
+from agentwrap.gateway.proxying.front import Front
+from agentwrap.gateway.relay import abort
+
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_BROKEN = (errno.EBADF, errno.EINVAL, errno.ENOTSOCK)
+_NO_ROOM_S = 0.02
+End = tuple[str, int]
+Who = Callable[[End, End], Caller | None]
+
+
+async def serve(
+    front: Front, listener: socket.socket, who: Who, room: Callable[[], Awaitable[None]], nursery: trio.Nursery
+) -> None:
+    """For ever. `who` knows the process that has the socket between its own end and ours."""
+    listener.setblocking(False)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what it accepts inherits it (tcp(7))
+    while True:
+        await room()
+        try:
+            client, peer = listener.accept()
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(listener)
+            continue
+        except OSError as error:
+            if error.errno in _BROKEN:
+                raise
+            await trio.sleep(_NO_ROOM_S if error.errno in _NO_ROOM else 0)
+            continue
+        client.setblocking(False)
+        if not ipaddress.ip_address(peer[0]).is_loopback:
+            abort(client)
+            continue
+        nursery.start_soon(front.serve, client, who(peer[:2], client.getsockname()[:2]), nursery)

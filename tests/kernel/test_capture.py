@@ -1,0 +1,438 @@
+"""Model traffic of a run without a policy: real programs, real servers in an internet of the test's own, real TLS."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import far_side
+import pytest
+from internet import Internet
+from wrapping import Wrapped, command, environment, program
+
+MODEL, OTHER, LOCAL = "api.anthropic.com", "www.example.com", "127.0.0.1"
+NAMES = {MODEL: ["203.0.113.10", "2001:db8::10"], OTHER: ["203.0.113.20"], "six.example.com": ["2001:db8::30"]}
+PORT = 8123
+_MARK = b"x-marked: yes"
+
+
+class World:
+    """Servers: TLS on 443 for both names, plain HTTP on `PORT` of several addresses."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.net = Internet(folder, NAMES)
+        self.servers: list[far_side.Server] = []
+        for host in ("203.0.113.10", "2001:db8::10", "203.0.113.20", "2001:db8::30"):
+            names = (MODEL, OTHER, "six.example.com")
+            self.servers.append(self._tls(host, names))
+        self.plain = {
+            host: self._keep(far_side.http(self.net.listen(host, PORT), host))
+            for host in (LOCAL, "::1", "203.0.113.10", "203.0.113.20")
+        }
+
+    def _keep(self, server: far_side.Server) -> far_side.Server:
+        self.servers.append(server)
+        return server
+
+    def _tls(self, host: str, names: tuple[str, ...]) -> far_side.Server:
+        if not hasattr(self, "_context"):
+            import ssl
+
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(*far_side.certificate(self.folder, names))
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nsecure\n"
+
+        def talk(connection: Any) -> None:
+            with self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as inner:
+                inner.do_handshake()
+                server.heard.append(inner.recv(65536))
+                inner.sendall(answer)
+                inner.unwrap().close()
+
+        server = far_side.Server(self.net.listen(host, 443), talk)
+        return server
+
+    def run(
+        self, *words: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None, trusts: bool = True
+    ) -> Wrapped:
+        process = self.start(*words, options=options, env=env, trusts=trusts)
+        out, error = process.communicate(timeout=60)
+        return Wrapped(process.returncode, out, error, self.folder / "run.agentlog")
+
+    def start(
+        self, *words: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None, trusts: bool = True
+    ) -> "subprocess.Popen[bytes]":
+        (self.folder / "run.agentlog").unlink(missing_ok=True)
+        more = {"SSL_CERT_FILE": str(self.folder / "ca.pem")} if trusts else {}
+        return self.net.popen(
+            command(self.folder / "run.agentlog", *words, options=options),
+            env={**environment(self.folder), **more, **(env or {})},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+        self.net.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    try:
+        made = World(tmp_path)
+    except OSError as error:
+        pytest.skip(f"no network of its own can be had here: {error}")
+    yield made
+    made.close()
+
+
+def exchanges(ran: Wrapped) -> list[tuple[str, str, str]]:
+    """Scheme, host and path of what was read."""
+    return [(e.data.get("scheme", "https"), e.data["host"], e.data["path"]) for e in ran.events("http.exchange")]
+
+
+def coverage(ran: Wrapped) -> str:
+    (row,) = (event.data for event in ran.events("coverage") if event.data["what"] == "model")
+    return f"{row['tier']} {row.get('mechanism', '')}".strip()
+
+
+PYTHON = """
+import asyncio, socket, ssl, sys, urllib.request
+
+def blocking(url):
+    with urllib.request.urlopen(url) as answer: return answer.read()
+
+def waiting(url):
+    with urllib.request.urlopen(url, timeout=20) as answer: return answer.read()
+
+async def _async(url):
+    host = url.split("/")[2]
+    reader, writer = await asyncio.open_connection(host, 443, ssl=ssl.create_default_context())
+    writer.write(b"GET /asyncio HTTP/1.1\\r\\nHost: %b\\r\\n\\r\\n" % host.encode())
+    await writer.drain()
+    data = await reader.read()
+    peer = writer.get_extra_info("peername")[1]
+    writer.close()
+    return data.rpartition(b"\\r\\n")[2] if peer == 443 else b"peer %d" % peer
+
+def looping(url): return asyncio.run(_async(url))
+
+print(globals()[sys.argv[1]](sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("how", ["blocking", "waiting", "looping"])
+def test_python_over_tls_to_a_model_host(world: World, how: str) -> None:
+    ran = world.run(sys.executable, "-c", PYTHON, how, f"https://{MODEL}/{how}")
+    assert (ran.status, ran.stdout) == (0, b"b'secure\\n'\n"), ran.stderr
+    assert [(scheme, host) for scheme, host, _ in exchanges(ran)] == [("https", MODEL)]
+    assert coverage(ran) == "witness capture"
+    assert ran.gaps() == []
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl_sees_whom_it_meant_to_talk_to(world: World) -> None:
+    words = ("curl", "-s", "-4", "-w", "%{remote_ip} %{remote_port}\n", f"https://{MODEL}/v1/x")
+    ran = world.run(*words)
+    assert (ran.status, ran.stdout) == (0, b"secure\n203.0.113.10 443\n"), ran.stderr
+    assert exchanges(ran) == [("https", MODEL, "/v1/x")]
+    assert [e.data["host"] for e in ran.events("net.connect") if e.data["family"] == "inet"] == ["203.0.113.10"]
+    assert [(e.data["host"], e.data["ending"]) for e in ran.events("net.closed")] == [(MODEL, "closed")]
+    assert ran.events("net.decision") == []
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_ipv6_alone(world: World) -> None:
+    ran = world.run("curl", "-s", "-w", "%{remote_ip} %{http_code}", "https://six.example.com/", )
+    assert (ran.status, ran.stdout) == (0, b"secure\n2001:db8::30 200"), ran.stderr
+    assert [e.data["sni"] for e in ran.events("net.closed")] == ["six.example.com"]
+    assert exchanges(ran) == []
+
+
+NODE = """
+const https = require("https")
+https.get(process.argv[1], r => { r.on("data", d => process.stdout.write(d)); r.on("end", () =>
+  console.log(r.socket.remoteAddress, r.socket.remotePort)) })
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_node_with_its_own_list_of_authorities(world: World) -> None:
+    """It reads no SSL_CERT_FILE unless told so; the user's NODE_EXTRA_CA_CERTS stays believed."""
+    trust = {"NODE_EXTRA_CA_CERTS": str(world.folder / "ca.pem")}
+    for host, read in ((MODEL, [("https", MODEL, "/node")]), (OTHER, [])):
+        ran = world.run("node", "-e", NODE, f"https://{host}/node", env=trust)
+        assert (ran.status, ran.stdout.splitlines()[0]) == (0, b"secure"), ran.stderr
+        assert ran.stdout.splitlines()[1] in (b"203.0.113.10 443", b"2001:db8::10 443", b"203.0.113.20 443")
+        assert exchanges(ran) == read
+
+
+def test_what_is_not_to_be_read_passes_as_it_is(world: World) -> None:
+    ran = world.run(sys.executable, "-c", PYTHON, "waiting", f"https://{OTHER}/")
+    assert (ran.status, ran.stdout) == (0, b"b'secure\\n'\n"), ran.stderr
+    assert exchanges(ran) == []
+    assert [(e.data["host"], e.data["sni"]) for e in ran.events("net.closed")] == [(OTHER, OTHER)]
+    assert ran.gaps() == []
+
+
+def test_a_named_host_is_read_too(world: World) -> None:
+    ran = world.run(sys.executable, "-c", PYTHON, "waiting", f"https://{OTHER}/a", options=("--intercept", OTHER))
+    assert exchanges(ran) == [("https", OTHER, "/a")], ran.stderr
+
+
+def test_nothing_is_led_anywhere_if_nobody_wants_it(world: World) -> None:
+    script = "import os; print('NODE_EXTRA_CA_CERTS' in os.environ)"
+    ran = world.run(sys.executable, "-c", script + PYTHON, "waiting", f"https://{MODEL}/", options=("--no-intercept",))
+    assert ran.stdout == b"False\nb'secure\\n'\n", ran.stderr
+    assert coverage(ran) == "none"
+    assert ran.events("net.closed", "http.exchange") == []
+
+
+SEEN = """
+import http.client, socket, sys
+for host in sys.argv[2:]:
+    link = http.client.HTTPConnection(host, int(sys.argv[1]), timeout=20)
+    link.request("GET", "/v1/models")
+    print(link.getresponse().read().decode().split()[0], link.sock.getpeername()[:2])
+"""
+
+
+def test_servers_that_the_environment_names(world: World) -> None:
+    env = {"ANTHROPIC_BASE_URL": f"http://localhost:{PORT}", "OPENAI_BASE_URL": f"http://203.0.113.10:{PORT}/v1"}
+    ran = world.run(sys.executable, "-c", SEEN, str(PORT), LOCAL, "::1", "203.0.113.10", "203.0.113.20", env=env)
+    told = [f"{host} {(host, PORT)}" for host in (LOCAL, "::1", "203.0.113.10", "203.0.113.20")]
+    assert ran.stdout.decode().splitlines() == told, ran.stderr
+    led = [e.data["host"] for e in ran.events("net.closed")]
+    assert led == [LOCAL, "::1", "203.0.113.10"]  # the last one is nobody's model server
+
+
+def test_a_server_that_is_not_up_refuses(world: World) -> None:
+    script = """
+import errno, select, socket
+for host, port in (("127.0.0.1", 9), ("127.0.0.1", 443), ("::1", 9)):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try: socket.socket(family).connect((host, port)); print("connected")
+    except OSError as error: print(errno.errorcode[error.errno])
+    s = socket.socket(family); s.setblocking(False)
+    print(errno.errorcode[s.connect_ex((host, port))]); select.select([], [s], [], 20)
+    print(errno.errorcode[s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)])
+try: socket.create_connection(("198.51.100.1", 443), 20)
+except OSError as error: print(errno.errorcode[error.errno])
+"""
+    bare = world.net.run([sys.executable, "-c", script], capture_output=True)
+    ran = world.run(sys.executable, "-c", script, env={"OPENAI_BASE_URL": "http://localhost:9"})
+    assert ran.stdout == bare.stdout
+    assert len(bare.stdout.split()) == 10
+
+
+def test_what_a_program_can_tell_of_its_socket(world: World) -> None:
+    """The same words with and without us: states, errors, readiness, options."""
+    script = """
+import errno, fcntl, os, select, socket, sys
+def name(number): return errno.errorcode.get(number, number)
+for family, to in ((socket.AF_INET, ("203.0.113.10", 443)), (socket.AF_INET6, ("2001:db8::10", 443)),
+                   (socket.AF_INET6, ("::ffff:203.0.113.10", 443))):
+    s = socket.socket(family)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    poll = select.epoll(); poll.register(s, select.EPOLLOUT)
+    s.setblocking(False)
+    print(name(s.connect_ex(to)), [event for _, event in poll.poll(20)], s.getsockopt(1, socket.SO_ERROR))
+    print(name(s.connect_ex(to)), name(s.connect_ex(to)), s.getpeername()[:2], s.getblocking(), s.getsockopt(1, 9))
+    t = socket.socket(family); t.connect(to); print(t.getpeername()[:2], t.getblocking(), name(t.connect_ex(to)))
+    t.shutdown(socket.SHUT_WR); print(t.recv(10)); t.close()
+    u = socket.socket(family); u.settimeout(20); u.connect(to); print(u.getpeername()[:2], fcntl.fcntl(u, 3) & os.O_NONBLOCK)
+    d = socket.socket(family, socket.SOCK_DGRAM); print(name(d.connect_ex(to)), d.getpeername()[:2])
+"""
+    bare = world.net.run([sys.executable, "-c", script], capture_output=True)
+    ran = world.run(sys.executable, "-c", script)
+    assert ran.stdout.decode() == bare.stdout.decode(), ran.stderr
+    assert len(ran.events("net.closed")) == 9
+    assert ran.gaps() == []
+
+
+def test_what_cannot_be_led_goes_its_own_way_and_is_a_gap(world: World) -> None:
+    script = """
+import socket
+for way in ("bound", "plain"):
+    s = socket.socket()
+    if way == "bound": s.bind(("203.0.113.20", 0))
+    s.connect(("203.0.113.10", 443)); print(way, s.getpeername())
+"""
+    ran = world.run(sys.executable, "-c", script)
+    assert ran.status == 0, ran.stderr
+    assert len(ran.events("net.closed")) == 1
+    (gap,) = ran.events("gap")
+    assert (gap.data["what"], gap.data["cause"]) == ("model", "not-led")
+    assert "bound" in gap.data["detail"]
+
+
+def test_a_network_of_the_programs_own_is_left_alone(world: World) -> None:
+    script = """
+import socket, subprocess, sys
+import fcntl, struct
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s: fcntl.ioctl(s, 0x8914, struct.pack("16sH14x", b"lo", 0x41))
+server = socket.create_server(("127.0.0.1", 443)); c = socket.create_connection(("127.0.0.1", 443), 20)
+server.accept()[0].send(b"inner"); print(c.recv(9))
+"""
+    unshare = ("unshare", "-n") if os.geteuid() == 0 else ("unshare", "-Urn")
+    if world.net.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("no nested network here")
+    ran = world.run(*unshare, sys.executable, "-c", script)
+    assert ran.stdout == b"b'inner'\n", ran.stderr
+    assert ran.events("net.closed") == []
+
+
+def test_a_server_of_the_runs_own_is_reached_directly(world: World) -> None:
+    script = """
+import socket
+server = socket.create_server(("127.0.0.1", 443)); c = socket.create_connection(("127.0.0.1", 443), 20)
+server.accept()[0].send(b"inner"); print(c.recv(9), c.getsockname()[0])
+"""
+    if os.geteuid() and int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) > 443:
+        pytest.skip("a plain user has no port 443")
+    ran = world.run(sys.executable, "-c", script)
+    assert ran.stdout == b"b'inner' 127.0.0.1\n", ran.stderr
+    assert ran.events("net.closed") == []
+
+
+STATIC = r"""
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(void) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(8123)};
+    inet_pton(AF_INET, "203.0.113.10", &to.sin_addr);
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(s, (void *)&to, sizeof to)) { perror("connect"); return 1; }
+    const char *ask = "GET /v1/models HTTP/1.0\r\nHost: x\r\n\r\n";
+    write(s, ask, strlen(ask));
+    char answer[200] = {0};
+    read(s, answer, sizeof answer - 1);
+    puts(strstr(answer, "\r\n\r\n") + 4);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("bits", [64, 32])
+def test_a_static_binary(world: World, tmp_path: Path, bits: int) -> None:
+    source = tmp_path / "static.c"
+    source.write_text("#define _GNU_SOURCE\n" + STATIC)
+    built = ["cc", f"-m{bits}", "-static", "-w", "-o", str(tmp_path / "static"), str(source)]
+    if subprocess.run(built, capture_output=True).returncode:
+        pytest.skip(f"no {bits}-bit C library is installed")
+    ran = world.run(str(tmp_path / "static"), env={"OPENAI_BASE_URL": f"http://203.0.113.10:{PORT}/v1"})
+    assert ran.stdout.split()[:1] == [b"203.0.113.10"], ran.stderr
+    assert len(ran.events("net.closed")) == 1
+
+
+PARALLEL = """
+import asyncio, socket, sys, threading
+host, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+ask = b"GET /v1/models HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n"
+async def one():
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(ask)
+    return (await reader.readuntil(b"/v1/models\\n"))[-10:]
+async def every(): return await asyncio.gather(*(one() for _ in range(count)))
+good = sum(answer == b"v1/models\\n" for answer in asyncio.run(every()))
+def thread():
+    global good
+    s = socket.create_connection((host, port)); s.sendall(ask); data = b""
+    while b"/v1/models" not in data: data += s.recv(999)
+    good += 1
+threads = [threading.Thread(target=thread) for _ in range(count)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(good)
+"""
+
+
+def test_fifty_at_once_and_fifty_in_threads(world: World) -> None:
+    env = {"OPENAI_BASE_URL": f"http://203.0.113.10:{PORT}/v1"}
+    ran = world.run(sys.executable, "-c", PARALLEL, "203.0.113.10", str(PORT), "50", env=env)
+    assert ran.stdout == b"100\n", ran.stderr
+    assert len(ran.events("net.closed")) == 100
+    assert {e.span for e in ran.events("net.closed")} == {"p1"}
+
+
+def test_a_gateway_that_dies_breaks_nothing_that_comes_after(world: World) -> None:
+    script = f"""
+import http.client, os, sys
+def ask():
+    link = http.client.HTTPConnection("127.0.0.1", {PORT}, timeout=20); link.request("GET", "/v1/models")
+    return link.getresponse().read().decode().split()[0]
+print(ask(), flush=True); sys.stdin.readline(); print(ask(), ask(), flush=True)
+"""
+    env = {"OPENAI_BASE_URL": f"http://127.0.0.1:{PORT}/v1"}
+    (world.folder / "run.agentlog").unlink(missing_ok=True)
+    process = world.net.popen(
+        command(world.folder / "run.agentlog", sys.executable, "-c", script),
+        env={**environment(world.folder), **env},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=world.folder,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout.readline() == b"127.0.0.1\n"
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (gateway,) = (one for one in children if Path(f"/proc/{one}/comm").read_text() == "aw-gateway\n")
+    waiting = os.pidfd_open(int(gateway))
+    os.kill(int(gateway), signal.SIGKILL)
+    signal_ended(waiting)
+    out, error = process.communicate(b"\n", timeout=30)
+    assert (process.returncode, out) == (0, b"127.0.0.1 127.0.0.1\n"), error
+    ran = Wrapped(0, out, error, world.folder / "run.agentlog")
+    assert [(e.data["what"], e.data["cause"]) for e in ran.events("gap")] == [("model", "gateway-lost")]
+
+
+def signal_ended(descriptor: int) -> None:
+    """Wait until the process behind a pidfd has ended."""
+    import select
+
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    assert poll.poll(20_000)
+
+
+@pytest.mark.parametrize("options", [("--follow", "trace"), ("--follow", "calls"), ("--network", "host")])
+def test_where_calls_cannot_be_answered_clients_are_told_of_a_reverse_proxy(
+    world: World, options: tuple[str, ...]
+) -> None:
+    script = textwrap.dedent(f"""
+        import http.client, os, urllib.parse
+        url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+        link = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+        link.request("GET", url.path + "/models?a=b")
+        print(link.getresponse().read().decode(), url.port != {PORT}, end="")
+    """)
+    ran = world.run(sys.executable, "-c", script, options=options, env={"OPENAI_BASE_URL": f"http://127.0.0.1:{PORT}/v1"})
+    assert ran.stdout == b"127.0.0.1 127.0.0.1:8123 /v1/models?a=b\n True", ran.stderr
+    assert coverage(ran) == "witness base-url"
+    assert "base-url" in ran.gaps()
+    assert exchanges(ran) == [("http", "127.0.0.1", "/v1/models?a=b")]
+
+
+def test_the_recorded_environment_is_the_one_that_the_agent_got(world: World) -> None:
+    script = "import json, os; print(json.dumps(dict(os.environ)))"
+    ran = world.run(sys.executable, "-c", script)
+    got = json.loads(ran.stdout)
+    told = dict(ran.events("run.start")[0].data["environment"])
+    assert {name: told.get(name) for name in got} == got
+    assert got["SSL_CERT_FILE"] != str(world.folder / "ca.pem")
+    assert not Path(got["SSL_CERT_FILE"]).exists()  # the run is over
+
+
+def test_the_users_own_authorities_stay_believed(world: World) -> None:
+    script = "import os; print(*(open(os.environ[n]).read().count('BEGIN') for n in ('SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS')))"
+    assert world.run(sys.executable, "-c", script).stdout == b"2 1\n"
+
+
+_ = program  # the helper is for tests of C programs
