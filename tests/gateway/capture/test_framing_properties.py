@@ -166,7 +166,7 @@ def requests_of_h11(data: bytes) -> tuple[list[Whole], bool]:
             connection.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
             connection.send(h11.EndOfMessage())
             connection.start_next_cycle()
-    except h11.RemoteProtocolError:
+    except (h11.RemoteProtocolError, h11.LocalProtocolError):  # the latter: nothing is read behind HTTP/1.0
         return found, True
 
 
