@@ -3,11 +3,13 @@
 from collections import OrderedDict
 from hashlib import sha256
 
+from agentwrap.events import Content
 from agentwrap.recording.encode import Stored
 from agentwrap.recording.redact import Redactor
 
-_REMEMBERED = 16384
-_WAITING_BYTES = 32 << 20
+_REMEMBERED = 65536
+_WAITING_BYTES = 96 << 20
+"""The largest body (64 MB) in pieces, and the largest contents of files beside it."""
 
 
 class Contents:
@@ -17,29 +19,46 @@ class Contents:
         self._redactor = redactor
         self._keep_bytes = keep_bytes
         self._known: OrderedDict[bytes, Stored] = OrderedDict()
-        self._waiting: OrderedDict[bytes, bytes] = OrderedDict()
+        self._waiting: OrderedDict[bytes, tuple[list[bytes], bytes]] = OrderedDict()
+        """Stored hash -> (raw hashes, stored bytes): contents may differ in what was hidden alone."""
         self._waiting_bytes = 0
 
-    def add(self, raw: bytes, data: bytes) -> None:
-        """Redact `data` (whose SHA-256 is `raw`) and keep it for the event that will name it."""
+    def add(self, content: Content) -> None:
+        """Redact a content and keep it for the event that will name it. One that is known costs nothing."""
+        raw, data = content.sha, content.data
         if raw in self._known:
             self._known.move_to_end(raw)
             return
-        clean = self._redactor.clean(data)
-        stored = Stored(sha256(clean).digest() if clean is not data else raw, clean != data, self._redactor.keyed(data))
+        clean = self._redactor.clean_scattered(data, content.scattered)
+        keyed = self._redactor.keyed(data) if content.role != "body" else ""
+        stored = Stored(sha256(clean).digest() if clean is not data else raw, clean != data, keyed)
         self._known[raw] = stored
         if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
-        if not self._keep_bytes:
+            self._forget_oldest()
+        if self._keep_bytes:
+            self._wait(raw, stored.sha256, clean)
+
+    def _forget_oldest(self) -> None:
+        raw, stored = self._known.popitem(last=False)
+        waiting = self._waiting.get(stored.sha256)
+        if waiting is not None and raw in waiting[0]:
+            waiting[0].remove(raw)
+            if not waiting[0]:  # nobody can name it any more
+                self.take(stored.sha256)
+
+    def _wait(self, raw: bytes, digest: bytes, clean: bytes) -> None:
+        waiting = self._waiting.get(digest)
+        if waiting is not None:
+            waiting[0].append(raw)
             return
-        self._waiting[stored.sha256] = clean
+        self._waiting[digest] = ([raw], clean)
         self._waiting_bytes += len(clean)
         while self._waiting_bytes > _WAITING_BYTES and len(self._waiting) > 1:
-            digest, dropped = self._waiting.popitem(last=False)
-            self._waiting_bytes -= len(dropped)
+            _, (dropped, data) = self._waiting.popitem(last=False)
+            self._waiting_bytes -= len(data)
             # Its hash must not be named by a part whose bytes never came.
-            for known in [key for key, value in self._known.items() if value.sha256 == digest]:
-                del self._known[known]
+            for one in dropped:
+                self._known.pop(one, None)
 
     def lookup(self, raw: bytes) -> Stored | None:
         """What became of the content whose raw SHA-256 this is, if it is remembered."""
@@ -47,7 +66,8 @@ class Contents:
 
     def take(self, digest: bytes) -> bytes | None:
         """The stored bytes, once: a later event that names them finds them in the file."""
-        data = self._waiting.pop(digest, None)
-        if data is not None:
-            self._waiting_bytes -= len(data)
-        return data
+        waiting = self._waiting.pop(digest, None)
+        if waiting is None:
+            return None
+        self._waiting_bytes -= len(waiting[1])
+        return waiting[1]

@@ -9,7 +9,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentwrap.events import AnyEvent, Body, FileState, PolicyLoaded, ProcessExec, RunStart
+from agentwrap.events import (
+    AnyEvent,
+    Body,
+    Claim,
+    FileState,
+    HttpExchange,
+    ModelRequest,
+    ModelResponse,
+    PolicyLoaded,
+    ProcessExec,
+    RunStart,
+    SessionFile,
+    ToolCall,
+    ToolResult,
+)
 from agentwrap.recording.envelope import Part
 from agentwrap.recording.foreign import to_json, to_subject
 from agentwrap.recording.layout import LAYOUTS, Layout, state_fields
@@ -19,8 +33,19 @@ from agentwrap.recording.redact import Redactor
 _encode = msgspec.json.Encoder().encode
 _ARGUMENTS = {(RunStart, "command"), (ProcessExec, "argv")}
 # Rare events whose pairs are looked at, too: `joined` leaves pairs out.
-_ALWAYS = (RunStart, PolicyLoaded)
+_ALWAYS = frozenset({RunStart, PolicyLoaded, ModelRequest, ModelResponse, HttpExchange, SessionFile})
+_HEADERS = frozenset({"headers", "request_headers", "response_headers"})
+_TARGETS = frozenset({(ModelRequest, "path"), (HttpExchange, "path")})
+# Foreign words that a shape-only recording keeps, if they look like names.
+_NAMES = frozenset(
+    {
+        *((ModelRequest, name) for name in ("method", "model", "encoding")),
+        *((ModelResponse, name) for name in ("model", "stop", "retry_after", "encoding", "unknown")),
+        *((ToolCall, "name"), (ToolResult, "name"), (HttpExchange, "method")),
+    }
+)
 _ABSENT = {"type": "absent"}
+_CLIPPED_BYTES = 4096
 
 
 class Stored(NamedTuple):
@@ -55,6 +80,8 @@ class Encoder:
         """Redact `event` and lay it out as a row."""
         event_class = type(event)
         layout = LAYOUTS[event_class]
+        if event_class in _CLIPPED:
+            event = _CLIPPED[event_class](event, self._redactor)
         if self._shape_only or event_class in _ALWAYS or self._suspicious(layout.joined(event), bool(layout.many)):
             event = self._redacted(event, layout)
         fields, parts = layout.fields(event, self._state, self._body)
@@ -93,6 +120,8 @@ class Encoder:
             told["redacted"] = True
         if body.omitted or len(stored) < len(found) or self._shape_only:
             told["omitted"] = body.omitted or "not-kept"
+            if self._shape_only and body.pieces:
+                told["keyed"] = self._redactor.keyed(b"".join(body.pieces))
             return told, []
         folded = fold([one.sha256 for one in stored])
         if folded.depth:
@@ -122,25 +151,74 @@ class Encoder:
 
     def _redacted(self, event: AnyEvent, layout: Layout) -> AnyEvent:
         """The same event with every foreign byte string cleaned (or, in a shape-only recording, replaced)."""
-        redactor, shape = self._redactor, self._shape_only
-        clean = redactor.shape if shape else redactor.clean
+        event_class = type(event)
         changes: dict[str, Any] = {}
         for name, _ in layout.foreign:
-            changes[name] = clean(getattr(event, name))
+            changes[name] = self._cleaner(event_class, name)(getattr(event, name))
         for name, _ in layout.many:
             value = getattr(event, name)
-            arguments = not shape and (type(event), name) in _ARGUMENTS
-            changes[name] = redactor.arguments(value) if arguments else tuple(map(clean, value))
-        for name, _ in layout.pairs:
-            value = getattr(event, name)
-            if name == "environment" and not shape:
-                changes[name] = redactor.environment(value)
+            if (event_class, name) in _ARGUMENTS and not self._shape_only:
+                changes[name] = self._redactor.arguments(value)
             else:
-                changes[name] = tuple((left, _clean_loose(right, clean)) for left, right in value)
+                changes[name] = tuple(map(self._cleaner(event_class, name), value))
+        for name, _ in layout.pairs:
+            changes[name] = self._pairs(name, getattr(event, name))
         for name, _ in layout.states:
             state = getattr(event, name)
-            changes[name] = msgspec.structs.replace(state, target=clean(state.target))
+            changes[name] = msgspec.structs.replace(state, target=self._cleaner(event_class, name)(state.target))
         return msgspec.structs.replace(event, **changes)
+
+    def _cleaner(self, event_class: type[AnyEvent], name: str) -> Callable[[bytes], bytes]:
+        redactor = self._redactor
+        if self._shape_only:
+            return redactor.shape_of_name if (event_class, name) in _NAMES else redactor.shape
+        if (event_class, name) in _TARGETS:
+            return lambda value: redactor.clean(redactor.target(value))
+        return redactor.clean
+
+    def _pairs(self, name: str, pairs: tuple[tuple[Any, Any], ...]) -> tuple[tuple[Any, Any], ...]:
+        redactor, shape_only = self._redactor, self._shape_only
+        clean = redactor.shape if shape_only else redactor.clean
+        if name in _HEADERS:
+            if not shape_only:
+                return redactor.headers(pairs)
+            return tuple((redactor.shape_of_name(left), clean(right)) for left, right in pairs)
+        if name == "joined":
+            ours = redactor.shape_of_name if shape_only else clean
+            return tuple((clean(left), ours(right)) for left, right in pairs)
+        if name == "environment" and not shape_only:
+            return redactor.environment(pairs)
+        # The left side is a name that says what it is about: of a variable, of an option of ours.
+        return tuple((left, _clean_loose(right, clean)) for left, right in pairs)
+
+
+def _clip_arguments(event: ToolCall, redactor: Redactor) -> ToolCall:
+    if not event.omitted_bytes:
+        return event
+    kept = redactor.cut_tail(event.arguments)
+    omitted = event.omitted_bytes + len(event.arguments) - len(kept)
+    return msgspec.structs.replace(event, arguments=kept, omitted_bytes=omitted)
+
+
+def _clip_text(event: ToolResult, redactor: Redactor) -> ToolResult:
+    if event.size <= len(event.text) or len(event.text) < _CLIPPED_BYTES:
+        return event
+    return msgspec.structs.replace(event, text=redactor.cut_tail(event.text))
+
+
+def _clip_data(event: Claim, redactor: Redactor) -> Claim:
+    if not event.omitted_bytes:
+        return event
+    kept = redactor.cut_tail(event.data)
+    return msgspec.structs.replace(event, data=kept, omitted_bytes=event.omitted_bytes + len(event.data) - len(kept))
+
+
+# What somebody cut off may end in half a secret, which no pattern knows.
+_CLIPPED: dict[type, Callable[[Any, Redactor], Any]] = {
+    ToolCall: _clip_arguments,
+    ToolResult: _clip_text,
+    Claim: _clip_data,
+}
 
 
 _NOTHING = FileState(type="absent")

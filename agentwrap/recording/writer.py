@@ -147,7 +147,7 @@ class Recorder:
 
     def content(self, content: Content) -> None:
         """Take a content that a later event will name; one from before is also kept raw for `undo`."""
-        self._contents.add(content.sha, content.data)
+        self._contents.add(content)
         if content.role == "before" and self._undo is not None:
             self._undo.keep(content.sha.hex(), content.data)
 

@@ -126,6 +126,17 @@ class ExactSet:
                 at = data.find(form, end)
         return found
 
+    def begun(self, data: bytes) -> int:
+        """Where at the end of `data` a literal begins that does not end in it; the length of `data` if none does."""
+        first = len(data)
+        for literal in self._literals:
+            at = data.find(literal[:4], max(0, len(data) - len(literal) + 1))
+            while 0 <= at < first:
+                if literal.startswith(data[at:]):
+                    first = at
+                at = data.find(literal[:4], at + 1)
+        return first
+
     def _span(self, data: bytes, at: int, end: int, literal: _Literal) -> tuple[int, int, Secret]:
         if literal.loose:
             at -= data[at - 1 : at] in _BASE64

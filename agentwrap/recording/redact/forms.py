@@ -10,7 +10,7 @@ MIN_FORM_BYTES = 7
 
 
 def plain_forms(secret: bytes) -> set[bytes]:
-    """The secret, escaped for JSON (once, twice, with more escapes than JSON asks for), and for URLs."""
+    """The secret, escaped for JSON (up to three times, with more escapes than JSON asks for), and for URLs."""
     forms = {secret}
     try:
         text = secret.decode()
@@ -20,7 +20,9 @@ def plain_forms(secret: bytes) -> set[bytes]:
         for ascii_only in (True, False):
             once = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
             twice = json.dumps(once)[1:-1]
-            forms |= {form.encode() for form in (once, twice, once.replace("/", "\\/"), once.replace("\\u00", "\\U00"))}
+            thrice = json.dumps(twice)[1:-1]  # a text in the arguments of a tool, in a request
+            odd = (once.replace("/", "\\/"), once.replace("\\u00", "\\U00"))
+            forms |= {form.encode() for form in (once, twice, thrice, *odd)}
         # Encoders that also escape what JSON does not ask them to (HTML-safe JSON: < > & ' as \u00xx).
         html = "".join(f"\\u{ord(c):04x}" if c in "<>&'" else json.dumps(c)[1:-1] for c in text)
         forms.add(html.encode())

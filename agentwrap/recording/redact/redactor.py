@@ -6,26 +6,30 @@ same secret looks the same everywhere in a recording, and cannot be guessed from
 
 import hmac
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from agentwrap.errors import AgentwrapError
-from agentwrap.recording.redact import contexts
+from agentwrap.recording.redact import contexts, http
 from agentwrap.recording.redact.arguments import secret_arguments
 from agentwrap.recording.redact.exact import ExactSet
 from agentwrap.recording.redact.names import secret_name, trivial, worth_searching
 from agentwrap.recording.redact.patterns import TokenScanner
+from agentwrap.recording.redact.scattered import find_scattered
 
 _MAX_LEARNED = 512
 """Secrets learned from what is recorded: an agent must not be able to slow the recorder down with fakes."""
 
+_TAIL_BYTES = 1024
 _MAX_KNOWN = 4096
 _MAX_NAMES = 4096
 
 _MARK_OPEN, _MARK_CLOSE = b"\xc2\xabredacted:", b"\xc2\xbb"
 _MARK = re.compile(rb"\xc2\xab(?:redacted:[a-z0-9-]+:[0-9a-f]{8}|shape:[0-9a-f]{32})\xc2\xbb")
+_NAME = re.compile(rb"[A-Za-z0-9._:/-]{1,80}")
 _Span = tuple[int, int, str, bytes]
 """(start, end, kind, secret)."""
 
@@ -68,8 +72,16 @@ class Redactor:
         """What stands for a foreign value in a shape-only recording."""
         return b"\xc2\xabshape:" + self.keyed(data).encode() + _MARK_CLOSE if data else b""
 
+    def shape_of_name(self, data: bytes) -> bytes:
+        """As `shape`, but what looks like the name of a model, a tool or a method stays."""
+        if _NAME.fullmatch(data) and not self.suspicious(data):
+            return data
+        return self.shape(data)
+
     def mark(self, kind: str, secret: bytes) -> bytes:
-        """The mark of one secret."""
+        """The mark of one secret; nothing for a further piece of one (which has no kind)."""
+        if not kind:
+            return b""
         tail = hmac.digest(self.key, secret, sha256)[:4].hex()
         return _MARK_OPEN + kind.encode() + b":" + tail.encode() + _MARK_CLOSE
 
@@ -107,6 +119,32 @@ class Redactor:
                 self._learn_found("argument", value)
         return tuple(map(self.clean, cleaned))
 
+    def headers(self, pairs: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
+        """The lines of an HTTP head: names are kept, values of those that carry credentials replaced whole."""
+        told = []
+        for name, value in pairs:
+            kind = http.header_kind(name) or self._named_by_user(name)
+            if kind and value:
+                for worth in http.worth_knowing(kind, value):
+                    self._learn_found(kind, worth)
+                told.append((name, value if _MARK.fullmatch(value) else self.mark(kind, value)))
+            else:
+                told.append((name, self.target(value)))
+        return tuple((self.clean(name), self.clean(value)) for name, value in told)
+
+    def _named_by_user(self, name: bytes) -> str:
+        return "user" if name.decode("latin-1").upper().replace("-", "_") in self._names else ""
+
+    def target(self, url: bytes) -> bytes:
+        """A URL or request target with marks in place of what its query gives as a secret."""
+        spans = []
+        for start, end, value in http.in_query(url):
+            if not _MARK.fullmatch(value):
+                spans.append((start, end, "query", value))
+                self._learn_found("query", value)
+                self._learn_found("query", unquote_to_bytes(value))
+        return replace(url, spans, self.mark)
+
     def suspicious(self, data: bytes, words: bool = True) -> bool:
         """Whether `clean` could change anything; `words` false: no assignments are expected (a path, an address)."""
         if self.exact.suspects(data):
@@ -128,6 +166,25 @@ class Redactor:
             # What was learned just now may stand elsewhere in the same bytes, in another form.
             cleaned = replace(cleaned, self._known(cleaned), self.mark)
         return cleaned
+
+    def clean_scattered(self, data: bytes, texts: Sequence[tuple[int, ...]]) -> bytes:
+        """As `clean`, for `data` in which texts lie in pieces (see `scattered`): secrets are found across them, too."""
+        if not texts:
+            return self.clean(data)
+        spans: list[_Span] = []
+        for _ in range(2):
+            known = len(self.exact)
+            spans = find_scattered(data, texts, self.find) + self.find(data)
+            if len(self.exact) == known:
+                break
+            # What was learned just now may stand elsewhere in the same bytes, in another form.
+        return replace(data, spans, self.mark)
+
+    def cut_tail(self, data: bytes) -> bytes:
+        """`data`, which somebody cut off at its end, without what may be the beginning of a secret there."""
+        breaks = max(data.rfind(sign, max(0, len(data) - _TAIL_BYTES)) for sign in (b" ", b"\n", b"\t", b"\0"))
+        end = breaks + 1 if breaks >= 0 else max(0, len(data) - _TAIL_BYTES)
+        return data[: min(end, self.exact.begun(data))]
 
     def find(self, data: bytes) -> list[_Span]:
         """Every secret in `data`, unsorted and possibly overlapping; what is found is learned."""
@@ -177,7 +234,8 @@ def replace(data: bytes, spans: list[_Span], mark: Callable[[str, bytes], bytes]
         if any(start <= span[0] and span[1] <= end for start, end in marks):
             continue  # a mark of ours, met again
         if open_span is not None and span[0] < open_span[1]:
-            open_span = (open_span[0], max(open_span[1], span[1]), open_span[2], open_span[3])
+            named = open_span if open_span[2] else span
+            open_span = (open_span[0], max(open_span[1], span[1]), named[2], named[3])
             continue
         if open_span is not None:
             pieces += (data[done : open_span[0]], mark(open_span[2], open_span[3]))
