@@ -146,7 +146,8 @@ class Gateway:
 class Bystander:
     """A service of the machine's own that no rule allows, by both transports on one port.
 
-    The port lies below those that the kernel hands out: what has been handed out for one transport may be taken for the other.
+    The port lies below those that the kernel hands out: what has been handed out for one transport may be taken for the
+    other.
     """
 
     port = 20_009

@@ -262,8 +262,8 @@ class Session:
         return hear
 
     def _guard_stands(self, told: "wire.Standing") -> None:
-        """Raises AgentwrapError where neither a namespace nor a listener of our own is to be had: nothing enforces."""
-        if self._around.tier != "guard" or told.mode in ("ptrace+notify", "notify"):
+        """Raises AgentwrapError where nothing enforces: no namespace, no listener, no ptrace that takes sockets."""
+        if self._around.tier != "guard" or not told.takes_errno:
             return
         if self.options.best_effort:
             self._around.tier = self.outcome.tier = ""
@@ -276,6 +276,7 @@ class Session:
                 [
                     f"namespaces: {refusal.step}: {refusal.detail}" if refusal is not None else "",
                     f"seccomp notification: {errno_name(told.notify_errno)} (mode {told.mode})",
+                    f"taking a program's sockets: {errno_name(told.takes_errno)}",
                 ]
             ).strip(),
             hint="agentwrap doctor; --network host leaves the network as it is",

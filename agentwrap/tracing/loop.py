@@ -10,7 +10,7 @@ from resource import struct_rusage
 from typing import TYPE_CHECKING, Literal
 
 from agentwrap.events import CoverageKind
-from agentwrap.launching.seccomp import Rule, answer
+from agentwrap.launching.seccomp import ARCH_X86_64, ENOSYS, Rule, answer
 from agentwrap.tracing import ptrace
 from agentwrap.tracing.files.settings import Who
 from agentwrap.tracing.files.tracker import FileTracker
@@ -143,7 +143,9 @@ class PtraceLoop:
         elif self._rules is not None:
             arch, number, arguments = call
             rule = self._rules.get((arch, number))
-            outcome: int | None = answer(rule, arguments) if rule is not None else 0
+            # x32: another table of the same architecture, which a filter of ours would refuse (launching.seccomp).
+            odd = arch == ARCH_X86_64 and number >> 30 == 1
+            outcome: int | None = answer(rule, arguments) if rule is not None else ENOSYS * odd
             process = self._tree.tasks.get(tid)
             if outcome == -1:
                 outcome = self._outcome(process, tid, arch, number, arguments) if process is not None else 0

@@ -27,7 +27,7 @@ from agentwrap.events import CoverageKind, Gap
 from agentwrap.launching import attendant, child
 from agentwrap.launching.child import ChildPlan, Launched
 from agentwrap.launching.seccomp import ARCH_X86_64, Rule
-from agentwrap.tracing import noise, notify, ptrace
+from agentwrap.tracing import noise, notify, performing, ptrace
 from agentwrap.tracing.announcer import Announcer
 from agentwrap.tracing.files.settings import FileSettings, Who
 from agentwrap.tracing.files.tracker import FileTracker
@@ -149,13 +149,14 @@ class Tracer:
                 memory_errno=memory_errno(launched.pid),
                 in_place_wake=listener.wake_in_place() if listener else False,
                 no_new_privs=no_new_privs(launched.pid),
+                takes_errno=(takes := performing.takes_errno(self._settings, launched)),
             )
         )
         self._sender.flush()
         if self._channel.recv(1) != b"G":
             os.kill(launched.pid, signal.SIGKILL)
             return
-        self._follow(launched, listener)
+        self._follow(launched, listener, guards=not takes)
 
     def _attach(self, pid: int) -> int:
         try:
@@ -164,7 +165,7 @@ class Tracer:
             return error.errno or errno.EPERM
         return 0
 
-    def _follow(self, launched: Launched, listener: notify.Listener | None) -> None:
+    def _follow(self, launched: Launched, listener: notify.Listener | None, *, guards: bool) -> None:
         os.chdir(OWN_DIRECTORY)
         self._judge = self._make_judge()
         observer = Observer(
@@ -178,10 +179,15 @@ class Tracer:
             announce=self._announcer(notified=listener is not None),
             judge=self._judge,
         )
+        descriptor = listener.descriptor if listener is not None else -1
+        in_tree = self._tree.tasks.__contains__
+        performs = (self._settings, self._memory, in_tree, self._sender.put, self._now, descriptor)
+        made = performing.make_guard(*performs) if guards else None
+        if made is not None:
+            self._guard = made[0]
+            observer.network.guarded = True
         if listener is not None:
-            self._guard = self._make_guard(listener)
-            self._capture = self._make_capture(listener)
-            observer.network.guarded = self._guard is not None
+            self._capture = performing.make_capture(*performs)
         set_id_works = not no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
         lifecycle = Lifecycle(
             self._sender.put, self._now, self._memory, self._files, observer, set_id_works=set_id_works
@@ -202,6 +208,8 @@ class Tracer:
                 Interrupted() if listener is not None else None,
                 self._judge.runs if self._judge is not None else None,
             )
+            if made is not None and made[1] is not None:
+                performing.perform_at_stops(self._loop, made[0], made[1])
         else:
             # Our death must not come before the tree's: without ptrace nothing else would end it.
             attendant.survive_parent()
@@ -222,8 +230,9 @@ class Tracer:
 
     def _rules(self) -> dict[tuple[int, int], Rule]:
         """For stopping at every call, where no filter decides."""
-        judged = watched.judged_by(self._settings.plan, guard=False)
-        return watched.by_call(reads=self._settings.files.reads, judged=judged)
+        guard = self._guard is not None
+        judged = watched.judged_by(self._settings.plan, guard=guard)
+        return watched.by_call(reads=self._settings.files.reads, guard=guard, judged=judged)
 
     def _announcer(self, *, notified: bool) -> Announcer | None:
         """In the guard tier the guard itself says who calls, and so does what leads connections to the gateway."""
@@ -257,31 +266,6 @@ class Tracer:
             self._after.tell(self._sender.put, self._now())
         except Exception as error:
             self._fault("file-write", f"the look at the end: {error!r}")
-
-    def _make_guard(self, listener: notify.Listener) -> "Guard | None":
-        settings = self._settings
-        if settings.guard is None or settings.callers is None:
-            return None
-        from agentwrap.tracing.guard import Guard, GuardSettings
-
-        tcp_port, dns_port = settings.guard
-        wanted = GuardSettings(
-            tcp_port=tcp_port,
-            dns_port=dns_port,
-            callers=settings.callers,
-            in_tree=lambda pid: pid in self._tree.tasks,
-            landlock=settings.landlock,
-        )
-        return Guard(self._memory, listener.descriptor, self._sender.put, self._now, wanted)
-
-    def _make_capture(self, listener: notify.Listener) -> "Capture | None":
-        if self._settings.capture is None:
-            return None
-        from agentwrap.tracing.capture import Capture
-
-        in_tree = lambda pid: pid in self._tree.tasks  # noqa: E731
-        settings = self._settings.capture
-        return Capture(self._memory, listener.descriptor, self._sender.put, self._now, settings, in_tree)
 
     def _inherited(self, launched: Launched) -> None:
         """Files that the agent gets open for writing (a redirected stdout) can change with no open to see."""

@@ -21,7 +21,10 @@ _EAGER_BYTES = 1 << 20
 
 
 class Standing(msgspec.Struct, frozen=True, tag="standing", tag_field="kind"):
-    """The child stands before its exec; how it can be followed. `*_errno`: what was refused, 0 for nothing."""
+    """The child stands before its exec; how it can be followed. `*_errno`: what was refused, 0 for nothing.
+
+    `takes_errno`: taking the child's sockets, where the guard would have to (`tracing.performing`).
+    """
 
     pid: int
     mode: str
@@ -31,6 +34,7 @@ class Standing(msgspec.Struct, frozen=True, tag="standing", tag_field="kind"):
     memory_errno: int
     in_place_wake: bool
     no_new_privs: bool
+    takes_errno: int = 0
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed", tag_field="kind"):

@@ -195,8 +195,13 @@ def inode_of(tid: int, descriptor: int) -> int:
 
 def can_take(pid: int, take: Callable[[int, int, int], int] = raw_calls.take) -> bool:
     """Whether pidfd_getfd(2) works here, tried on a process of the run. EBADF: it would, with another number."""
+    return not take_errno(pid, take)
+
+
+def take_errno(pid: int, take: Callable[[int, int, int], int] = raw_calls.take) -> int:
+    """Why it does not work, as `can_take` finds out; 0: it does."""
     try:
         os.close(take(pid, pid, 0))
     except OSError as error:
-        return error.errno == errno.EBADF
-    return True
+        return 0 if error.errno == errno.EBADF else error.errno or errno.EPERM
+    return 0

@@ -1,0 +1,68 @@
+"""Who performs calls in the program's place: made from the tracer's settings, loaded only where a run has it."""
+
+import errno
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from agentwrap.events import Sink
+from agentwrap.launching.child import Launched
+from agentwrap.tracing.tracee import Memory
+
+if TYPE_CHECKING:
+    from agentwrap.tracing.capture import Capture
+    from agentwrap.tracing.guard import Guard
+    from agentwrap.tracing.guard.stopped import Stopped
+    from agentwrap.tracing.loop import PtraceLoop
+    from agentwrap.tracing.tracer import TracerSettings
+
+InTree = Callable[[int], bool]
+
+
+def takes_errno(settings: "TracerSettings", launched: Launched) -> int:
+    """Why the guard cannot take sockets from the program, which without a listener it must (pidfd_getfd(2)); 0: it can.
+
+    Where a listener is, nothing has to be taken.
+    """
+    if settings.guard is None or launched.listener >= 0:
+        return 0
+    if not launched.traced:
+        return launched.attach_errno or errno.EPERM
+    from agentwrap.tracing.guard.sockets import take_errno
+
+    return take_errno(launched.pid)
+
+
+def make_guard(
+    settings: "TracerSettings", memory: Memory, in_tree: InTree, sink: Sink, now: Callable[[], int], listener: int
+) -> "tuple[Guard, Stopped | None] | None":
+    """The guard, if the run has one: by a listener's descriptor, or, where that is -1, at ptrace's stops."""
+    if settings.guard is None or settings.callers is None:
+        return None
+    from agentwrap.tracing.guard import Guard, GuardSettings
+    from agentwrap.tracing.guard.stopped import Stopped
+
+    tcp_port, dns_port = settings.guard
+    wanted = GuardSettings(
+        tcp_port=tcp_port, dns_port=dns_port, callers=settings.callers, in_tree=in_tree, landlock=settings.landlock
+    )
+    stopped = Stopped() if listener < 0 else None
+    taking = True if stopped is not None else None
+    return Guard(memory, listener, sink, now, wanted, stopped=stopped, taking=taking), stopped
+
+
+def perform_at_stops(loop: "PtraceLoop", guard: "Guard", stopped: "Stopped") -> None:
+    """The loop asks the guard about each reported call."""
+    from agentwrap.tracing.guard.performer import Performer
+
+    loop.perform_by(lambda resume, answer: Performer(guard, stopped, resume, answer))
+
+
+def make_capture(
+    settings: "TracerSettings", memory: Memory, in_tree: InTree, sink: Sink, now: Callable[[], int], listener: int
+) -> "Capture | None":
+    """What leads connections to model servers through the gateway, if the run has it."""
+    if settings.capture is None:
+        return None
+    from agentwrap.tracing.capture import Capture
+
+    return Capture(memory, listener, sink, now, settings.capture, in_tree)
