@@ -74,7 +74,7 @@ def lines_of(source: "Reader", wish: Wish, columns: int | None) -> Iterator[Line
 
 def story_of(source: "Reader") -> Linker:
     """Model calls, tools and what they caused; nearly nothing to do where there were none."""
-    return linking.of_recording(source, source.meta.get("cwd", ""))
+    return linking.of_recording(source, source.meta)
 
 
 def _view(name: str) -> Callable[["Reader", Wish, Context], Iterator[Line]]:

@@ -84,7 +84,8 @@ def compare(source: Bodies, turns: Turns, wanted: Call, find: str = "") -> Compa
                 return Comparison(wanted.id, before_id, problem=sent)
             continue
         if sent.kept and before is not None:
-            sent.said = [*before.said, *sent.said]  # the provider keeps them: they are told, though not sent
+            # The provider keeps them: they are told, though not sent.
+            sent.said = [msgspec.structs.replace(one, index=at) for at, one in enumerate((*before.said, *sent.said))]
         if call is wanted:
             return _compared(wanted, before_id, before, sent, seen)
         _note(seen, sent, call)

@@ -14,6 +14,7 @@ be used on a growing file; told all model rows first (`of_recording`), it knows 
 import posixpath
 from bisect import insort
 from collections import deque
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -41,6 +42,10 @@ ALONE = "only tool call open then"
 # The agent's own files are no tool's work.
 _OWN_CLASSES = ("agent-state", "stdio", "system", "device")
 _SHORTEST_ELSEWHERE = 8
+# A change may be told this much later than it was made; when it was made, the file's mtime says.
+_TOLD_LATE_NS = 10 * 10**9
+# mtime is that of the last tick (current_time(), fs/inode.c); a tick is 10 ms at most.
+_TICK_NS = 10_000_000
 _LOOKED_BACK = 128
 _DEEPEST = 1000
 _REMEMBERED = 400
@@ -81,10 +86,11 @@ class _Open(msgspec.Struct):
 
 
 class Linker:
-    """Links of one recording. `cwd`: where the command ran, for relative paths."""
+    """Links of one recording. `cwd`: where the command ran, for relative paths; `started_unix_ns`: when it began."""
 
-    def __init__(self, cwd: str = "", turns: Turns | None = None) -> None:
+    def __init__(self, cwd: str = "", started_unix_ns: int = 0, turns: Turns | None = None) -> None:
         self.turns = turns or Turns()
+        self._started_ns = started_unix_ns
         self.links: list[Link] = []
         self._cwd = cwd
         self._by_span: dict[str, Link] = {}
@@ -206,7 +212,7 @@ class Linker:
                 if (found := self._running(open_, run, line)) is not None:
                     self._link_process(found, path[:at], linked)
                     return
-                if linked is None and (alone := self._alone(open_, row)) is not None:
+                if linked is None and (alone := self._alone(open_, row, row.at_ns)) is not None:
                     self._add(Link(alone.use.id, ALONE, span=self._topmost(path[:at], alone.use.at_ns)))
                     return
             linked = linked or self._by_span.get(above)
@@ -277,16 +283,27 @@ class Linker:
 
     def _explained(self, row: Row, asker: str, below: list[str]) -> bool:
         """Whether a call of this process explains what was done by it, or by one below it."""
-        open_ = self._candidates(asker, row.at_ns)
+        at_ns = self._moment(row)
+        open_ = self._candidates(asker, at_ns)
         found = self._naming(open_, row) if row.kind in FILES else None
         if found is not None:
             self._add(Link(found.one.use.id, found.evidence, seq=row.seq, ambiguous=found.ambiguous))
             self._link_helper(found.one, below)
             return True
-        alone = self._alone(open_, row)
+        if not below:
+            open_ = [one for one in open_ if not one.commands]  # a command is never run by the asking process itself
+        alone = self._alone(open_, row, at_ns)
         if alone is not None:
             self._add(Link(alone.use.id, ALONE, seq=row.seq))
         return alone is not None
+
+    def _moment(self, row: Row) -> int:
+        """When something was done: an edit is told once the file is closed and looked at."""
+        after = row.data.get("after") if row.kind == "file.edit" else None
+        if not isinstance(after, dict) or not self._started_ns or not number(after.get("mtime_ns")):
+            return row.at_ns
+        at_ns = number(after["mtime_ns"]) - self._started_ns + _TICK_NS
+        return at_ns if row.at_ns - _TOLD_LATE_NS < at_ns < row.at_ns else row.at_ns
 
     def _link_helper(self, one: _Open, path: list[str]) -> None:
         """A process made for the call, which then changed the file, is the tool's, too."""
@@ -307,17 +324,18 @@ class Linker:
                 fitting.append(one)
             elif row.kind == "file.directory" and _leads_to(changed, wanted):
                 above.append(one)
-        for evidence, found in ((NAMED, fitting), (ABOVE, above)):
+        writing = [one for one in fitting if one.named.writes]
+        for evidence, found in ((NAMED, writing or fitting), (ABOVE, above)):
             if found:
                 chosen = min(found, key=lambda one: one.files)
                 chosen.files += evidence == NAMED
                 return _Found(chosen, evidence, len(found) > 1)
         return None
 
-    def _alone(self, open_: list[_Open], row: Row) -> _Open | None:
+    def _alone(self, open_: list[_Open], row: Row, at_ns: int) -> _Open | None:
         """The only call that was open, if nothing tells that this is the agent's own doing."""
         # A call that started an agent is explained by that agent's calls.
-        left = [one for one in open_ if one.use.at_ns <= row.at_ns and one.use.id not in self._above]
+        left = [one for one in open_ if one.use.at_ns <= at_ns and one.use.id not in self._above]
         if len(left) != 1 or left[0].processes or left[0].files or left[0].use.asked.data.get("provider_side"):
             return None
         data = row.data
@@ -358,13 +376,24 @@ class _Found(msgspec.Struct):
     ambiguous: bool
 
 
-def of_recording(source: Recording, cwd: str = "") -> Linker:
-    """All links of a recording. Reads it twice: what the wire told, then what the kernel told."""
-    linker = Linker(cwd, turns_.turns_of(source))
+def of_recording(source: Recording, meta: Mapping[str, str]) -> Linker:
+    """All links of a recording. Reads it twice: what the wire told, then what the kernel told. `meta`: the file's."""
+    linker = Linker(*_place(meta), turns_.turns_of(source))
     if linker.turns.tools:
         for row in source.rows(kinds=(*PROCESSES, *FILES, *SOCKETS)):
             linker.feed(row)
     return linker
+
+
+def following(meta: Mapping[str, str]) -> Linker:
+    """For a file that grows."""
+    return Linker(*_place(meta))
+
+
+def _place(meta: Mapping[str, str]) -> tuple[str, int]:
+    """Where the command ran, and when it began."""
+    told = meta.get("started_unix_ns", "")
+    return meta.get("cwd", ""), int(told) if told.isascii() and told.isdigit() and len(told) < 20 else 0
 
 
 def bared(text: str) -> str:

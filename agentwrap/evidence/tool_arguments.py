@@ -14,6 +14,11 @@ COMMANDS = ("command", "cmd", "commands", "script")
 PATHS = ("file_path", "path", "notebook_path", "filename", "file", "target_file", "filepath", "paths", "file_paths")
 _TOLD = (*COMMANDS, *PATHS[:-2], "pattern", "url", "query", "description", "prompt")
 _PATCHES = ("input", "patch", "diff")
+# Arguments that hold what is to be written: of two calls that name a file, the one that has them changed it.
+_WRITTEN = {
+    *_PATCHES, "content", "contents", "new_string", "new_str", "newText", "edits", "changes", "new_source", "file_text",
+    "insert_text", "replacement", "code_edit", "text", "data", "instructions",
+}  # fmt: skip
 # The envelope of the `apply_patch` tool.
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$|^\*\*\* Move to: (.+?)\s*$", re.MULTILINE)
 _LETTERS = {"Add": "A", "Update": "M", "Delete": "D"}
@@ -24,25 +29,32 @@ _LONGEST_TEXT = 1 << 16
 
 
 class Named(msgspec.Struct, frozen=True):
-    """`commands`: texts for a shell, or argument lists joined; `paths`: as written; `text`: everything that is text."""
+    """`commands`: texts for a shell, or argument lists joined; `paths`: as written; `text`: everything that is text.
+
+    `writes`: they hold what a file is to be.
+    """
 
     commands: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     brief: str = ""
     text: str = ""
+    writes: bool = False
 
 
 def read(arguments: str) -> Named:
     """Take arguments apart. Never raises."""
     fields = _fields(arguments)
     if fields is None:
-        return Named((), tuple(_patched(arguments)), patch_brief(arguments) or arguments.strip(), arguments)
+        brief = patch_brief(arguments) or arguments.strip()
+        return Named((), tuple(_patched(arguments)), brief, arguments, writes="*** " in arguments)
     commands = [joined for key in COMMANDS if (joined := _command(fields.get(key)))]
     paths = [path for key in PATHS for path in _texts(fields.get(key))]
     for text in (*commands, *(fields.get(key) for key in _PATCHES)):
         paths += _patched(text) if isinstance(text, str) else []
     told = "\n".join(_all_texts(fields, [_LONGEST_TEXT]))
-    return Named(tuple(commands), tuple(paths[:_MOST_PATHS]), _brief(fields, arguments), told)
+    brief = _brief(fields, arguments)
+    writes = not _WRITTEN.isdisjoint(fields)
+    return Named(tuple(commands), tuple(paths[:_MOST_PATHS]), brief, told, writes)
 
 
 def patch_brief(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from copy import copy
 
 from agentwrap import text
-from agentwrap.evidence.linking import Linker
+from agentwrap.evidence.linking import Linker, following
 from agentwrap.views.source import Row, Source, Span, foreign_text, number
 from agentwrap.views.styled import Line
 
@@ -71,7 +71,7 @@ class Context:
         cwd = source.meta.get("cwd", "")
         self._cwd = cwd.rstrip("/") + "/" if cwd.startswith("/") else ""
         self._follows = live and story is None
-        self.story = Linker(cwd) if self._follows else story
+        self.story = following(source.meta) if self._follows else story
         self._spans: dict[str, Span | None] = {}
         self._lineages: dict[str, Lineage] = {}
 

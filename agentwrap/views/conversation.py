@@ -45,14 +45,15 @@ def group(
     shown = said if not most or len(said) <= most + 1 else said[-most:]
     if len(shown) < len(said):
         yield line((f"  … {text.count(len(said) - len(shown), 'message')} before", "dim"))
+    wide = min(max(9, *(text.width(text.escape(one.role)) for one in shown)), 24)
     for one in shown:
-        yield _message(one, turns, columns, ago=ago)
+        yield _message(one, turns, columns, wide, ago=ago)
 
 
-def _message(one: Said, turns: Turns, columns: int | None, *, ago: bool = False) -> Line:
+def _message(one: Said, turns: Turns, columns: int | None, wide: int, *, ago: bool = False) -> Line:
     """Place, role, size, when, and the message in a line."""
     when = f"  {span_of(one, turns)}" if ago or one.first != one.last else ""
-    head = f"  #{one.index + 1:<3} {text.pad(text.clip(one.role or '?', 10), 10)} {text.size(one.size):>6}{when}  "
+    head = f"  #{one.index + 1:<3} {text.pad(text.clip(one.role or '?', wide), wide)} {text.size(one.size):>6}{when}  "
     room = 4000 if columns is None else max(columns - text.width(head), 20)
     return line((head, "dim"), (text.clip(brief(one.preview), room), ""))
 
@@ -72,7 +73,7 @@ def _found(found: Comparison, turns: Turns, columns: int | None, find: str) -> I
         last = turns.calls.get(one.last)
         told = f"last told in {last.turn} ({last.id})" if last is not None else "told before"
         yield line((f"no longer told: first in {span_of(one, turns).split(' ')[0]}, {told}", "remove"))
-        yield _message(one, turns, columns)
+        yield _message(one, turns, columns, 9)
     if not here and not gone:
         yield line((f"no message up to {found.call} has `{text.escape(find)}` in it", "dim"))
     elif not here:

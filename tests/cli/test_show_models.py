@@ -71,8 +71,8 @@ def test_errors_join_attempts(recording: Path, capsys: Capture) -> None:
 def test_the_context_of_a_turn(recording: Path, capsys: Capture) -> None:
     lines = shown(capsys, recording, "--context", "t4")
     assert "dropped: 3 messages, 354B" in lines
-    assert "  #1   user          75B  t1 to t2  Fix the billing tests. Never touch prod.ini." in lines
-    assert any(line.startswith("  #1   user          57B  Summary") for line in lines)
+    assert "  #1   user         75B  t1 to t2  Fix the billing tests. Never touch prod.ini." in lines
+    assert any(line.startswith("  #1   user         57B  Summary") for line in lines)
     assert shown(capsys, recording, "--context", "5")[2:5] == lines[2:5]
 
 

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_run import MS, edit, program, start
 
-from agentwrap.events import Event, FileDirectory, NetConnect, ProcessExit
+from agentwrap.events import Event, FileDirectory, FileEdit, NetConnect, ProcessExit
 from agentwrap.evidence import linking
 from agentwrap.evidence.linking import ALONE, CONTAINS, ELSEWHERE, NAMED, RUNS, TEXT, Linker, bared, holds, of_recording
 
 CWD = "/srv/project"
+META = {"cwd": CWD}
 Links = dict[str, tuple[str, str]]
 
 
@@ -24,7 +25,7 @@ def told(*items: object, live: bool = False) -> Links:
         for row in recording.rows():
             linker.feed(row)
     else:
-        linker = of_recording(recording, CWD)
+        linker = of_recording(recording, META)
     subjects = {row.seq: row.subject for row in recording.rows()}
     return {link.span or subjects[link.seq]: (link.tool, link.evidence) for link in linker.links}
 
@@ -76,7 +77,7 @@ def test_the_sandbox_around_a_command_is_the_tools_too_and_the_command_tells_its
         ProcessExit(at_ns=400 * MS, span="p3", pid=6, status=2),
         ProcessExit(at_ns=401 * MS, span="p2", pid=5, signal=9),
     ]  # fmt: skip
-    linker = of_recording(FakeRecording(items), CWD)
+    linker = of_recording(FakeRecording(items), META)
     assert [(link.span, link.evidence) for link in linker.links] == [("p2", CONTAINS)]
     assert linker.status_of("x1") == "exit 2"
 
@@ -98,7 +99,7 @@ def test_equal_calls_take_turns_and_say_so() -> None:
         start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"sh", b"-c", b"make a"),
         start(302, "p3", 6, "p1", b"agent"), program(303, "p3", 6, b"sh", b"-c", b"make a"),
     ]  # fmt: skip
-    links = of_recording(FakeRecording(items), CWD).links
+    links = of_recording(FakeRecording(items), META).links
     assert [(link.span, link.tool, link.ambiguous) for link in links] == [("p2", "x1", True), ("p3", "x2", True)]
 
 
@@ -110,7 +111,7 @@ def test_two_agents_in_one_run_have_their_own_processes() -> None:
         start(300, "p2", 5, "p9", b"agent"), program(301, "p2", 5, b"sh", b"-c", b"make a"),
         start(302, "p3", 6, "p1", b"agent"), program(303, "p3", 6, b"sh", b"-c", b"make a"),
     ]  # fmt: skip
-    links = of_recording(FakeRecording(items), CWD).links
+    links = of_recording(FakeRecording(items), META).links
     assert [(link.span, link.tool, link.ambiguous) for link in links] == [("p2", "x2", False), ("p3", "x1", False)]
 
 
@@ -122,7 +123,7 @@ def test_a_server_that_outlives_its_call_stays_with_it() -> None:
         *call(400, "m2", "t2"), *edit(900, "p3", 6, b"/srv/project/log", None, b"z"),
     ]  # fmt: skip
     recording = FakeRecording(items)
-    linker = of_recording(recording, CWD)
+    linker = of_recording(recording, META)
     late = list(recording.rows(kinds=("file.edit",)))[-1]
     assert linker.turn_of(late) == "t1"
 
@@ -237,3 +238,30 @@ def test_rows_of_any_shape_are_read(rows: list[tuple[str, str, dict[str, object]
         linker.feed(row)
         linker.turn_of(row)
         linker.link_of(row)
+
+
+def test_of_two_calls_that_name_a_file_the_one_that_writes_changed_it() -> None:
+    items = [*agent(), *call(), wanted(200, "Read", {"file_path": "a.py"}),
+             wanted(200, "Edit", {"file_path": "a.py", "new_string": "y"}, "x2"),
+             *edit(300, "p1", 4100, b"/srv/project/a.py", b"", b"y")]  # fmt: skip
+    assert told(*items) == {"/srv/project/a.py": ("x2", NAMED)}
+
+
+def test_an_edit_that_is_told_late_belongs_to_when_it_was_made() -> None:
+    (contents, changed) = edit(470, "p1", 4100, b"/srv/project/a.py", None, b"y")
+    assert isinstance(changed, FileEdit)
+    made = msgspec.structs.replace(changed, after=msgspec.structs.replace(changed.after, mtime_ns=10**18 + 280 * MS))
+    items = [*agent(), *call(), wanted(200, "Save", {"name": "a"}), told_result(400), *call(400, "m2", "t2"),
+             wanted(450, "Other", {"name": "b"}, "x2", call="m2"), contents, made]  # fmt: skip
+    (link,) = of_recording(FakeRecording(items), {"cwd": CWD, "started_unix_ns": str(10**18)}).links
+    assert (link.tool, link.evidence) == ("x1", ALONE)
+    (link,) = of_recording(FakeRecording(items), META).links
+    assert link.tool == "x2"
+
+
+def test_a_command_is_not_run_by_the_process_that_asked() -> None:
+    items = [*agent(), *call(), wanted(200, "Bash", {"command": "sleep 1"}),
+             *edit(210, "p1", 4100, b"/srv/project/own.log", None, b"z"),
+             NetConnect(at_ns=220 * MS, span="p1", pid=4100, family="inet", transport="tcp", host=b"192.0.2.9", port=1),
+             start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"env")]  # fmt: skip
+    assert told(*items) == {"p2": ("x1", ALONE)}

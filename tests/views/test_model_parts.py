@@ -17,7 +17,7 @@ from agentwrap.views.lines import stream_line
 from agentwrap.views.styled import plain
 
 RUN = FakeRecording(model_run.items(), meta=model_run.meta())
-STORY = of_recording(RUN, "/srv/project")
+STORY = of_recording(RUN, RUN.meta)
 
 
 def line(row: FakeRow, columns: int | None = None, *, live: bool = False, story: Linker | None = STORY) -> str:
