@@ -118,14 +118,14 @@ def _take(gathering: Gathering, event: Event, value: dict[str, Any]) -> None:
     kind = type_of(value, event)
     index = value.get("index")
     match kind:
+        case "content_block_delta":
+            _delta(gathering, event, number(index), mapping(value.get("delta")))
         case "message_start":
             _begin(gathering, event, mapping(value.get("message")), whole=False)
         case "message":
             _begin(gathering, event, value, whole=True)
         case "content_block_start":
             _start(gathering, event, number(index), mapping(value.get("content_block")))
-        case "content_block_delta":
-            _delta(gathering, event, number(index), mapping(value.get("delta")))
         case "message_delta":
             gathering.stop = word(mapping(value.get("delta")).get("stop_reason")) or gathering.stop
             _count(gathering, mapping(value.get("usage")))

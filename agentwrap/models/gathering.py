@@ -17,7 +17,10 @@ from agentwrap.models.sse import Event
 Kind = Literal["text", "thinking", "tool", "provider-tool", "refusal", "other"]
 Field = Literal["text", "arguments"]
 
+PARTS_MAX = 10_000
 _UNKNOWN_MAX = 50
+_LINES_MAX = 1000  # numbers of `Event.lines`
+_SEARCHES_MAX = 16
 _MESSAGE_CHARACTERS = 4096
 
 
@@ -75,18 +78,18 @@ class Gathering:
         self.whole: list[Part] | None = None  # the answer as its end repeats it, instead of its parts
         self._parts: dict[Hashable, Part] = {}
         self._echoes: dict[Hashable, Part] = {}
-        self._found = (-1, 0)  # event and offset in it where the last text was
+        self._found = (-1, 0, 0)  # an event, where in it the last text ended, and how many were not behind each other
         self._unknown: dict[bytes, None] = {}
 
     def part(self, key: Hashable, kind: Kind) -> Part:
         """The part with that key, a new one of that kind where there is none."""
-        found = self._parts.get(key)
-        if found is None:
-            found = self._parts[key] = Part(kind)
-        return found
+        return self._parts.get(key) or self.put(key, Part(kind))
 
     def put(self, key: Hashable, part: Part) -> Part:
         """A part that is known from its beginning, or the whole of it."""
+        if len(self._parts) >= PARTS_MAX and key not in self._parts:
+            self.met("too many parts")
+            return self._echoes.setdefault("too many parts", part)
         self._parts[key] = part
         return part
 
@@ -113,15 +116,17 @@ class Gathering:
             part.add("text", value, self._place(event, key, value))
 
     def _place(self, event: Event, key: bytes, value: str) -> tuple[int, int] | None:
-        if not self._streamed:
+        if not self._streamed or len(event.lines) > _LINES_MAX:
             return None
-        last = self._found[1] if self._found[0] == event.start else 0
-        # Of two equal texts in one event the second is behind the first.
-        place = inside(event.data, key, value, last) or (inside(event.data, key, value) if last else None)
-        if place is None:
-            return None
-        self._found = (event.start, place[1])
-        return event.place(*place)
+        last, again = self._found[1:] if self._found[0] == event.start else (0, 0)
+        # Of two equal texts in one event the second is behind the first; an event of texts in no order is not searched
+        # from its beginning for each of them.
+        place = inside(event.data, key, value, last) if again < _SEARCHES_MAX else None
+        if place is None and again < _SEARCHES_MAX:
+            again += 1
+            place = inside(event.data, key, value)
+        self._found = (event.start, place[1] if place else last, again)
+        return event.place(*place) if place else None
 
     def began(self, offset: int) -> None:
         """Content lies at this offset of the body."""

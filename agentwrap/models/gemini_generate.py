@@ -86,20 +86,20 @@ class _Answer:
 
     def __init__(self, *, streamed: bool) -> None:
         self.gathering = Gathering(streamed=streamed)
+        self._counted: object = None  # the last chunk's count
         self._last: dict[int, tuple[Kind, int]] = {}
 
     def take(self, event: Event, value: dict[str, Any]) -> None:
         """Take one chunk, or the whole."""
         gathering = self.gathering
         value = mapping(value["response"]) if isinstance(value.get("response"), dict) else value
-        if not any(name in value for name in ("candidates", "usageMetadata", "promptFeedback")):
+        if "candidates" not in value and "usageMetadata" not in value and "promptFeedback" not in value:
             gathering.error = error_of(value)
             if not any(gathering.error):
                 gathering.met(next(iter(value), "no object"))
         gathering.model = word(value.get("modelVersion")) or gathering.model
         gathering.id = word(value.get("responseId")) or gathering.id
-        if isinstance(value.get("usageMetadata"), dict):
-            gathering.usage = _usage(value["usageMetadata"])
+        self._counted = value.get("usageMetadata") or self._counted
         blocked = mapping(value.get("promptFeedback")).get("blockReason")
         for candidate in map(mapping, sequence(value.get("candidates"))):
             index = number(candidate.get("index")) or 0
@@ -113,6 +113,7 @@ class _Answer:
     def facts(self, made: str) -> ResponseFacts:
         """What came."""
         gathering = self.gathering
+        gathering.usage = _usage(mapping(self._counted))
         if gathering.facts() == ResponseFacts():
             gathering.problem = "empty" if made == "nothing" else "no answer of this API"
         return gathering.facts()

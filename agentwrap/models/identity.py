@@ -32,19 +32,20 @@ def without(value: Any, names: Iterable[str]) -> Any:
     return {name: held for name, held in value.items() if name not in names and held is not None}
 
 
-def content(value: Any, kind: str = "text") -> Any:
-    """What a message holds: a string is the same as one text part, and marks for caches say nothing."""
+def content(value: Any, kind: str = "text", levels: int = 2) -> Any:
+    """What a message holds: a string is the same as one text part, and marks for caches say nothing.
+
+    So is it with what a part holds, a tool's result; `levels`: how deep such things may be.
+    """
     if isinstance(value, str):
         return [{"type": kind, "text": value}]
     if not isinstance(value, list):
         return value
-    return [_part(part) for part in value]
+    return [_part(part, kind, levels - 1) for part in value]
 
 
-def _part(part: Any) -> Any:
-    if not isinstance(part, dict):
-        return part
+def _part(part: Any, kind: str, levels: int) -> Any:
     said = without(part, ("cache_control",))
-    if isinstance(said.get("content"), list):
-        said["content"] = [without(inner, ("cache_control",)) for inner in said["content"]]
+    if levels and isinstance(said, dict) and "content" in said:
+        said["content"] = content(said["content"], kind, levels)
     return said

@@ -34,7 +34,8 @@ _any = msgspec.json.Decoder()
 
 def read(text: bytes) -> object:
     """The value. Raises one of FAULTS where there is none, and where there are too many to hold."""
-    _check_size(text)
+    if len(text) > _SMALL_BYTES:
+        _check_size(text)
     try:
         return _any.decode(text)
     except FAULTS:
@@ -108,27 +109,29 @@ def inside(text: bytes, key: bytes, value: str, at: int = 0) -> Place | None:
 
     The member is the first one behind `at`, at any depth, that has this name and this value.
     """
-    # A quote behind a bracket, a comma or a space opens a string: within one it would have a backslash before it.
-    for found in _named(key).finditer(text, at):
-        start, end = found.span(1)
-        raw = text[start:end]
+    pattern = _patterns.get(key) or _pattern(key)
+    found = pattern.search(text, at)
+    while found:
+        raw = found[1]
         try:
-            same = raw.decode() == value if b"\\" not in raw else read(b'"' + raw + b'"') == value
+            if (raw.decode() if b"\\" not in raw else read(b'"' + raw + b'"')) == value:
+                return found.span(1)
         except FAULTS:
-            continue
-        if same:
-            return start, end
+            pass
+        found = pattern.search(text, found.end())
     return None
 
 
 _patterns: dict[bytes, re.Pattern[bytes]] = {}
 
 
-def _named(key: bytes) -> re.Pattern[bytes]:
-    if key not in _patterns:
-        source = rb'(?<=[{,\s])"' + re.escape(key) + rb'"\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)"'
-        _patterns[key] = re.compile(source, re.DOTALL)
-    return _patterns[key]
+def _pattern(key: bytes) -> re.Pattern[bytes]:
+    # A quote behind a bracket, a comma or a space opens a string: within one it would have a backslash before it.
+    name = b'"' + re.escape(key) + b'"'
+    made = re.compile(name + rb"(?<=[{,\s]" + name + rb')\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
+    if len(_patterns) < 100:
+        _patterns[key] = made
+    return made
 
 
 def _past(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
@@ -141,7 +144,9 @@ def _same(raw: bytes, name: str) -> bool:
 
 
 def _check_size(text: bytes) -> None:
-    if len(text) > _SMALL_BYTES and _values(text) > _VALUES_MAX and _values(_STRING.sub(b"", text)) > _VALUES_MAX:
+    if len(text) <= _SMALL_BYTES:
+        return
+    if _values(text) > _VALUES_MAX and _values(_STRING.sub(b"", text)) > _VALUES_MAX:
         raise ValueError("too many values")
 
 

@@ -5,7 +5,8 @@ Spoken by many servers: the fields that some of them add for thinking are read, 
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from itertools import product
+from typing import Any, Final
 
 from agentwrap.events import Api
 from agentwrap.models.gathering import Gathering, Kind, error_of, spelled, type_of, value_of
@@ -20,10 +21,8 @@ _PATH = re.compile(rb"(?:.*/)?chat/completions")
 _DEPLOYMENT = re.compile(rb".*/deployments/([^/]{1,256})/chat/completions")  # Azure names the model in the path
 
 _THINKING = ("reasoning_content", "reasoning")  # DeepSeek, vLLM; OpenRouter, Ollama
-_TEXTS: tuple[tuple[str, Kind], ...] = (("content", "text"), ("refusal", "refusal"))
-_KNOWN = frozenset(
-    ("role", "tool_calls", "function_call", "audio", "annotations", "reasoning_details", "name", *_THINKING)
-) | {name for name, _ in _TEXTS}
+_TEXTS: Final[dict[str, Kind]] = {"content": "text", "refusal": "refusal"}
+_SILENT = ("role", "name", "annotations")
 
 
 class OpenAiChat:
@@ -87,7 +86,9 @@ class _Answer:
 
     def __init__(self, *, streamed: bool) -> None:
         self.gathering = Gathering(streamed=streamed)
+        self._counted: object = None  # some servers count in every chunk
         self._ended: dict[int, bool] = {}
+        self._thinking: dict[int, str] = {}
         self._last_tool: dict[int, tuple[int, bytes]] = {}
 
     def take(self, event: Event, value: dict[str, Any]) -> None:
@@ -101,16 +102,16 @@ class _Answer:
                 gathering.met(value.get("object") or type_of(value, event))
         gathering.model = word(value.get("model")) or gathering.model
         gathering.id = word(value.get("id")) or gathering.id
-        if isinstance(value.get("usage"), dict):
-            gathering.usage = _usage(value["usage"])
+        self._counted = value.get("usage") or self._counted
         for choice in map(mapping, sequence(value.get("choices"))):
             index = number(choice.get("index")) or 0
             self._ended.setdefault(index, False)
             if "message" in choice:
                 self._message(event, index, mapping(choice["message"]), whole=True)
             self._message(event, index, mapping(choice.get("delta")), whole=False)
-            for token in _tokens(choice):
-                gathering.echo((index, "logprobs"), event, b"token", token)
+            if choice.get("logprobs"):
+                for token in _tokens(choice):
+                    gathering.echo((index, "logprobs"), event, b"token", token)
             if choice.get("finish_reason"):
                 self._ended[index] = True
                 gathering.stop = gathering.stop or word(choice["finish_reason"])
@@ -118,6 +119,7 @@ class _Answer:
     def facts(self, made: str) -> ResponseFacts:
         """What came."""
         gathering = self.gathering
+        gathering.usage = _usage(mapping(self._counted))
         gathering.complete = gathering.complete or (bool(self._ended) and all(self._ended.values()))
         if gathering.facts() == ResponseFacts():
             gathering.problem = "empty" if made == "nothing" else "no answer of this API"
@@ -125,27 +127,37 @@ class _Answer:
 
     def _message(self, event: Event, index: int, said: dict[str, Any], *, whole: bool) -> None:
         gathering = self.gathering
-        thinking = next((name for name in _THINKING if said.get(name)), None)
-        if thinking is not None:
-            part = gathering.part((index, "thinking"), "thinking")
-            gathering.delta(part, "text", event, thinking.encode(), said[thinking])
-        for detail in map(mapping, sequence(said.get("reasoning_details"))):
-            for key in ("text", "summary"):
-                gathering.echo((index, key), event, key.encode(), detail.get(key))
-        for name, kind in _TEXTS:
-            for member, text in _texts(name, said.get(name)):
-                if text:
-                    gathering.delta(gathering.part((index, name), kind), "text", event, member, text)
-        spoken = mapping(said.get("audio")).get("transcript")
-        if spoken:
-            gathering.delta(gathering.part((index, "audio"), "other"), "text", event, b"transcript", spoken)
-        if isinstance(said.get("function_call"), dict):
-            self._call(event, (index, "function"), said["function_call"], "arguments")
-        for position, call in enumerate(map(mapping, sequence(said.get("tool_calls")))):
-            self._tool(event, index, position if whole else None, call)
         for name, held in said.items():
-            if name not in _KNOWN and held is not None:
+            if held is None or name in _SILENT:
+                continue
+            if name in _TEXTS:
+                for member, text in ((name, held),) if isinstance(held, str) else _parts(held):
+                    if text:
+                        part = gathering.part((index, name), _TEXTS[name])
+                        gathering.delta(part, "text", event, member.encode(), text)
+            elif name in _THINKING:
+                self._thought(event, index, name, held)
+            elif name == "tool_calls":
+                for position, call in enumerate(map(mapping, sequence(held))):
+                    self._tool(event, index, position if whole else None, call)
+            elif name == "function_call":
+                self._call(event, (index, name), mapping(held), "arguments")
+            elif name == "audio":
+                part = gathering.part((index, name), "other")
+                gathering.delta(part, "text", event, b"transcript", mapping(held).get("transcript"))
+            elif name == "reasoning_details":
+                for detail, key in product(map(mapping, sequence(held)), ("text", "summary")):
+                    gathering.echo((index, key), event, key.encode(), detail.get(key))
+            else:
                 gathering.met(f"delta.{name}")
+
+    def _thought(self, event: Event, index: int, name: str, text: object) -> None:
+        """Some servers say it under two names: the one that came first counts."""
+        if self._thinking.setdefault(index, name) == name:
+            part = self.gathering.part((index, "thinking"), "thinking")
+            self.gathering.delta(part, "text", event, name.encode(), text)
+        else:
+            self.gathering.echo((index, name), event, name.encode(), text)
 
     def _tool(self, event: Event, index: int, position: int | None, call: dict[str, Any]) -> None:
         ident = word(call.get("id"))
@@ -172,12 +184,10 @@ class _Answer:
         self.gathering.delta(part, "arguments", event, field.encode(), given)
 
 
-def _texts(name: str, said: object) -> Iterator[tuple[bytes, Any]]:
-    """(name of the member, its text) of a string, or of text parts."""
-    if isinstance(said, str):
-        yield name.encode(), said
+def _parts(said: object) -> Iterator[tuple[str, Any]]:
+    """(name of the member, its text) of text parts."""
     for part in map(mapping, sequence(said)):
-        yield b"text", part.get("text")
+        yield "text", part.get("text")
 
 
 def _tokens(choice: dict[str, Any]) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from agentwrap.events import Api
-from agentwrap.models.gathering import Gathering, Part, error_of, type_of, value_of
+from agentwrap.models.gathering import PARTS_MAX, Gathering, Part, error_of, type_of, value_of
 from agentwrap.models.identity import content, identity, without
 from agentwrap.models.json_slices import FAULTS
 from agentwrap.models.loose import mapping, number, sequence, word
@@ -134,7 +134,8 @@ class _Answer:
                 gathering.put((at, key), part)
                 gathering.began(event.lines[0])
         elif kind == "response.output_item.done":
-            self._items[at] = item
+            if len(self._items) < PARTS_MAX:
+                self._items[at] = item
             if any(block.kind in ("tool", "provider-tool", "text", "refusal") for block in parts(item)):
                 gathering.began(event.lines[0])
         elif "response" in value and kind in KNOWN_EVENTS:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+_BLANK = frozenset((b"\n", b"\r\n", b"\r"))
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -39,27 +40,25 @@ def events(body: bytes) -> Iterator[Event]:
     """The events of a body in order; one without its blank line comes last and is not complete. Never raises."""
     at = start = len(_BOM) if body.startswith(_BOM) else 0
     kind = b""
+    values: list[bytes] = []
     lines: list[int] = []
     # Only LF, CR and CRLF end a line of bytes: as in the standard.
-    for line in body[at:].splitlines(keepends=True):
-        following = at + len(line)
+    for line in (body[at:] if at else body).splitlines(keepends=True):
         if line.startswith(b"data:"):
-            value = at + (6 if line[5:6] == b" " else 5)
-            lines += (value, max(value, at + len(line.rstrip(b"\r\n"))))
+            skipped = 6 if line.startswith(b"data: ") else 5
+            value = line[skipped:].rstrip(b"\r\n")
+            values.append(value)
+            lines += (at + skipped, at + skipped + len(value))
+        elif line in _BLANK:
+            if values:
+                yield Event(kind, b"\n".join(values), start, tuple(lines))
+                values, lines = [], []
+            kind, start = b"", at + len(line)
         elif line.startswith(b"event:"):
             kind = line[6:].rstrip(b"\r\n").removeprefix(b" ")
-        elif line in (b"\n", b"\r\n", b"\r"):
-            if lines:
-                yield Event(kind, _joined(body, lines), start, tuple(lines))
-            kind, lines, start = b"", [], following
         elif line.rstrip(b"\r\n") == b"data":
+            values.append(b"")
             lines += (at + 4, at + 4)
-        at = following
-    if lines:
-        yield Event(kind, _joined(body, lines), start, tuple(lines), complete=False)
-
-
-def _joined(body: bytes, lines: list[int]) -> bytes:
-    if len(lines) == 2:
-        return body[lines[0] : lines[1]]
-    return b"\n".join(body[start:end] for start, end in zip(lines[::2], lines[1::2], strict=True))
+        at += len(line)
+    if values:
+        yield Event(kind, b"\n".join(values), start, tuple(lines), complete=False)

@@ -261,6 +261,16 @@ def test_messages_are_the_same_without_marks_for_caches() -> None:
     assert other.identity != one.identity
 
 
+def test_a_result_is_the_same_as_a_text_and_as_a_part() -> None:
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "done"}
+    marked = {"content": [{"type": "text", "text": "done"}], "cache_control": {"type": "ephemeral"}}
+    one, two, three = (
+        READER.request(request([{"role": "user", "content": [block]}]), b"").messages[0].identity
+        for block in (result, result | marked, result | {"content": "not done"})
+    )
+    assert one == two != three
+
+
 def test_results_of_tools() -> None:
     blocks = [
         {"type": "tool_result", "tool_use_id": "a", "content": "x" * 5000, "is_error": True},
