@@ -30,7 +30,8 @@ def unknown(_provider: str, _model: bytes, _usage: Usage) -> Price | None:
 
 
 @functools.cache
-def _table() -> tuple[Any, str] | None:
+def load() -> tuple[Any, str] | None:
+    """The package, and the name and version of its table; None where it is missing."""
     try:
         import importlib.metadata
 
@@ -44,7 +45,7 @@ def estimate(provider: str, model: bytes, usage: Usage) -> Price | None:
     """The price of one call; None where the package, the model or the numbers are missing."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
-    table = _table()
+    table = load()
     if table is None:
         return None
     package, name = table

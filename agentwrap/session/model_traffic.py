@@ -1,5 +1,6 @@
 """The decoder of model traffic as the supervisor runs it: loaded when it is needed, never a reason to fail."""
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -39,10 +40,12 @@ class ModelTraffic:
         return self._taken()
 
     def _load(self) -> "Decoder":
+        from agentwrap.models import prices
         from agentwrap.models.decoder import Decoder
-        from agentwrap.models.prices import estimate
 
-        return Decoder(self._items.append, estimate)
+        # Takes a fifth of a second, which is there while a model thinks: denials wait for this thread's answers.
+        threading.Thread(target=prices.load, name="agentwrap-prices", daemon=True).start()
+        return Decoder(self._items.append, prices.estimate)
 
     def _fail(self, error: Exception) -> None:
         self._broken = True
