@@ -250,7 +250,7 @@ def _message_text(facts: ResponseFacts) -> bytes:
 
 
 def _block(block: Block) -> dict[str, str]:
-    told = {"kind": block.kind}
+    told: dict[str, str] = {"kind": block.kind}
     for name in ("text", "id", "name", "arguments"):
         value: bytes = getattr(block, name)
         if value:
