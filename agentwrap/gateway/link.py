@@ -11,13 +11,16 @@ from collections.abc import Callable
 import msgspec
 import trio
 
+from agentwrap.events import ExchangeMessage, ExchangeReceived, ExchangeSent
 from agentwrap.tracing.wire import HEADER, AckWanted, Message
 
 _FRAME_ITEMS = 2_000
 _CROWDED_ITEMS = 20_000
+_FRAME_BYTES, _CROWDED_BYTES = 1 << 20, 4 << 20
 _GATHER_S = 0.005
 _LEAVING_S = 5.0
 _LINE_BYTES = 4096
+_WITH_BYTES = (ExchangeSent, ExchangeReceived, ExchangeMessage)
 
 
 class Link:
@@ -32,6 +35,7 @@ class Link:
         self.answered: Callable[[str, str], None] = lambda _ask, _answer: None
         self._encode = msgspec.msgpack.Encoder().encode
         self._items: deque[Message] = deque()
+        self._bytes = 0  # of bodies, among the items
         self._unsent = b""
         self._wake = trio.Event()
         self._urgent = trio.Event()
@@ -47,6 +51,8 @@ class Link:
     def put(self, item: Message) -> None:
         """Queue one item; it leaves within some milliseconds."""
         self._items.append(item)
+        if isinstance(item, _WITH_BYTES):
+            self._bytes += len(item.data)
         self._put += 1
         self._wake.set()
 
@@ -60,10 +66,13 @@ class Link:
 
     async def room(self) -> None:
         """Wait while the supervisor is far behind, so that memory stays bounded."""
-        if len(self._items) > _CROWDED_ITEMS:
+        if self._crowded():
             async with self._less:
-                while len(self._items) > _CROWDED_ITEMS:
+                while self._crowded():
                     await self._less.wait()
+
+    def _crowded(self) -> bool:
+        return len(self._items) > _CROWDED_ITEMS or self._bytes > _CROWDED_BYTES
 
     async def run(self) -> None:
         """Send and hear until the supervisor is gone."""
@@ -85,7 +94,7 @@ class Link:
     async def _send(self) -> None:
         while True:
             await self._wake.wait()
-            if not self._urgent.is_set() and len(self._items) < _FRAME_ITEMS:
+            if not self._urgent.is_set() and len(self._items) < _FRAME_ITEMS and self._bytes < _FRAME_BYTES:
                 with trio.move_on_after(_GATHER_S):
                     await self._urgent.wait()
             self._urgent = trio.Event()
@@ -101,7 +110,7 @@ class Link:
 
     async def _send_frame(self) -> None:
         if not self._unsent:
-            items: list[Message] = [self._items.popleft() for _ in range(min(len(self._items), _FRAME_ITEMS))]
+            items = self._take()
             self._taken += len(items)
             covered: list[trio.Event] = []
             while self._unasked and self._unasked[0][0] <= self._taken:
@@ -122,6 +131,18 @@ class Link:
                 await trio.lowlevel.wait_writable(self._channel)
                 continue
             self._unsent = self._unsent[sent:]
+
+    def _take(self) -> list[Message]:
+        """The next items, as many as go into one frame."""
+        items: list[Message] = []
+        room = _FRAME_BYTES
+        while self._items and room > 0 and len(items) < _FRAME_ITEMS:
+            item = self._items.popleft()
+            if isinstance(item, _WITH_BYTES):
+                self._bytes -= len(item.data)
+                room -= len(item.data)
+            items.append(item)
+        return items
 
     async def _hear(self) -> None:
         buffer = b""
