@@ -1,7 +1,6 @@
 """`agentwrap export`: a recording's events in another format, to standard output or a file."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
@@ -9,8 +8,8 @@ from typing import TypeVar
 import click
 
 from agentwrap.cli import reading
+from agentwrap.cli.new_file import write_new
 from agentwrap.cli.output import Output, common_options, pass_output
-from agentwrap.errors import AgentwrapError
 from agentwrap.export import FORMATS, exporter
 from agentwrap.views.context import Context
 from agentwrap.views.summary import started_at
@@ -47,27 +46,5 @@ def command(output: Output, words: tuple[str, ...], format_name: str | None, tar
             if target is None or target == "-":
                 output.write_bytes(chunks)
             else:
-                _write(Path(target), chunks)
+                write_new(Path(target), chunks)
     return 0
-
-
-def _write(path: Path, chunks: Iterator[bytes]) -> None:
-    """Write a new file, readable by its owner. Raises AgentwrapError `exists`, `output`; leaves no half of a file."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        raise AgentwrapError("exists", "the output is already there", evidence=str(path), hint="name another") from None
-    except OSError as failure:
-        raise _cannot_write(path, failure) from failure
-    try:
-        with open(descriptor, "wb", buffering=1 << 20) as file:
-            file.writelines(chunks)
-    except BaseException as failure:
-        path.unlink(missing_ok=True)
-        if isinstance(failure, OSError):
-            raise _cannot_write(path, failure) from failure
-        raise
-
-
-def _cannot_write(path: Path, failure: OSError) -> AgentwrapError:
-    return AgentwrapError("output", "cannot write the output", evidence=f"{path}: {failure.strerror}")

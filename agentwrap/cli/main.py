@@ -23,6 +23,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Read": {
         "show": "Show what a recording tells.",
         "tail": "Follow a recording while it is being written.",
+        "rebuild": "Put a request or an answer together, byte by byte.",
     },
     "Judge": {
         "check": "Say whether a recording is clean, and whether it could have seen what you ask about.",
