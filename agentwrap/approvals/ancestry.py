@@ -6,7 +6,10 @@ of parents ends at the tracer or passes the supervisor.
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+
+TRACER = "aw-tracer"
+"""What a run's tracer is called in /proc/PID/comm. A process can rename itself, not what it descends from."""
 
 _MAX_DEPTH = 4096
 _TRIES = 5
@@ -39,14 +42,32 @@ def chain(pid: int) -> list[int]:
 
 
 def _chain(pid: int) -> list[int]:
-    found: list[int] = []
-    above = pid
-    while above > 0 and len(found) < _MAX_DEPTH:
-        found.append(above)
-        above, _ = _stat(above)
+    found = list(_climb(pid))
     if not found:
         raise OutOfSight(f"process {pid} is not of our PID namespace")
     return found
+
+
+def _climb(pid: int) -> Iterator[int]:
+    """The process and its parents, each as soon as it is known. Raises OSError, ValueError, IndexError."""
+    for _ in range(_MAX_DEPTH):
+        if pid <= 0:
+            return
+        yield pid
+        pid, _started = _stat(pid)
+
+
+def tracer_above(pid: int) -> int:
+    """The nearest process above that follows a run, 0 where there is none as far as can be seen.
+
+    Where /proc shows only one's own processes (proc(5), hidepid), a tracer of the same user is still among them.
+    """
+    for _ in range(_TRIES):
+        try:
+            return next((one for one in _climb(pid) if one != pid and _called(one) == TRACER), 0)
+        except (OSError, ValueError, IndexError):
+            continue  # a parent ended while we climbed, and its children have another one now; or it is hidden
+    return 0
 
 
 def descends(pid: int, roots: Collection[int]) -> bool:
@@ -97,7 +118,11 @@ def _name(pid: int) -> str:
     except OSError:
         pass  # not ours to look at, or a kernel thread
     try:
-        with open(f"/proc/{pid}/comm", "rb") as file:
-            return os.fsdecode(file.read().rstrip(b"\n"))
+        return _called(pid)
     except OSError:
         return "?"
+
+
+def _called(pid: int) -> str:
+    with open(f"/proc/{pid}/comm", "rb") as file:
+        return os.fsdecode(file.read().rstrip(b"\n"))

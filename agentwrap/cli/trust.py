@@ -51,14 +51,12 @@ def untrust(env: Mapping[str, str], path: Path) -> bool:
 
 def _refuse_inside_a_run() -> None:
     """An agent that is talked into trusting its own policy is told no (one that may write the list needs no help)."""
-    try:
-        status = Path("/proc/self/status").read_text("utf-8", errors="replace")
-    except OSError:
-        return
-    tracer = next((line.partition(":")[2].strip() for line in status.split("\n") if line.startswith("TracerPid:")), "0")
-    if tracer != "0":
+    from agentwrap.approvals import ancestry
+
+    tracer = ancestry.tracer_above(os.getpid())
+    if tracer:
         raise AgentwrapError(
-            "refused", "trust is not given from inside a run", evidence=f"this process is traced by process {tracer}",
+            "refused", "trust is not given from inside a run", evidence=f"process {tracer} follows what it started",
             hint="run `agentwrap policy trust FILE` in a terminal of your own",
         )  # fmt: skip
 

@@ -55,6 +55,18 @@ def test_of_a_process_that_is_gone_nothing_is_claimed() -> None:
     assert ancestry.told(0, set()) == ""
 
 
+def test_a_tracer_is_found_by_its_name_however_deep() -> None:
+    script = "echo aw-tracer > /proc/self/comm; sh -c 'echo $$; read -r _'; true"
+    with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tracer:
+        assert tracer.stdout is not None
+        child = int(tracer.stdout.readline())
+        assert ancestry.tracer_above(child) == tracer.pid
+        assert ancestry.tracer_above(tracer.pid) == 0
+        assert ancestry.tracer_above(os.getpid()) == 0
+        tracer.communicate()
+    assert ancestry.tracer_above(child) == 0
+
+
 def test_a_number_used_again_is_noticed_by_the_start() -> None:
     before = ancestry.now_boottime_ns()
     assert not ancestry.started_after(os.getpid(), before)

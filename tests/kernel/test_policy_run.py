@@ -202,9 +202,11 @@ print(json.dumps([tried(path) for path in sys.argv[1:]]))
     assert not (world.folder / "elsewhere").exists()
 
 
-def test_trust_is_not_given_from_inside_a_run(world: World) -> None:
+@pytest.mark.parametrize("options", [(), ("--debuggable",)], ids=["ptrace", "notify"])
+@pytest.mark.parametrize("how", [(), ("setsid", "-f", "-w")], ids=["child", "daemon"])
+def test_trust_is_not_given_from_inside_a_run(world: World, options: tuple[str, ...], how: tuple[str, ...]) -> None:
     (world.work / "agentwrap.toml").write_text('version = 1\nname = "proj"\nmode = "observe"\n')
-    done = world.agentwrap("-q", "--", *AGENTWRAP, "policy", "trust", "agentwrap.toml")
+    done = world.agentwrap("-q", *options, "--", *how, *AGENTWRAP, "policy", "trust", "agentwrap.toml")
     assert done.returncode == 2
     assert "trust is not given from inside a run" in done.stderr
     assert world.agentwrap("policy", "trust", "agentwrap.toml").returncode == 0
