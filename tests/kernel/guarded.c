@@ -285,6 +285,37 @@ static void slip(int rounds, const char *host, int port, int kind, int messages)
     pthread_join(thread, NULL);
 }
 
+/* The same with a socket that is just being made: its number is known before the program itself hears of it. */
+static int fresh;
+static void *slip_fresh_under(void *_) {
+    while (racing_on) {
+        dup2(slip_sockets[0], slip_at);
+        memcpy(&slipping, &slip_unix, sizeof slip_unix);
+        for (volatile int i = 0; i < 300; i++);
+        memcpy(&slipping, &slip_inet, sizeof slip_inet);
+        for (int i = 0; i < 50 && dup2(fresh, slip_at) < 0; i++);
+        for (volatile int i = 0; i < 300; i++);
+    }
+    return NULL;
+}
+static void *make_fresh(void *_) {
+    while (racing_on) close(udp());
+    return NULL;
+}
+static void slip_fresh(int rounds, const char *host, int port) {
+    pthread_t threads[2];
+    slip_inet = in4(host, port);
+    slip_sockets[0] = socket(AF_UNIX, SOCK_DGRAM, 0);
+    dup2(slip_sockets[0], slip_at);
+    close(fresh = udp());
+    pthread_create(&threads[0], NULL, slip_fresh_under, NULL);
+    pthread_create(&threads[1], NULL, make_fresh, NULL);
+    for (int i = 0; i < rounds; i++)
+        sendto(slip_at, "slipped", 7, MSG_NOSIGNAL | MSG_DONTWAIT, (SA *)&slipping, sizeof slip_unix);
+    racing_on = 0;
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+}
+
 static void on_alarm(int _) {}
 static void after(int ms, int flags) {
     struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = flags};
@@ -458,6 +489,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "race")) race(atoi(argv[2]), atoi(getenv("GUARDED_BYSTANDER")));
     else if (!strcmp(what, "waits")) waits();
     else if (!strcmp(what, "slip")) slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_DGRAM, 0);
+    else if (!strcmp(what, "slip-fresh")) slip_fresh(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")));
     else if (!strcmp(what, "slip-message"))
         slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_DGRAM, 1);
     else if (!strcmp(what, "slip-stream")) slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_STREAM, 0);

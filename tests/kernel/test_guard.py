@@ -426,7 +426,7 @@ NEAR = "to services of this machine's own loopback"
 
 
 @both
-@pytest.mark.parametrize(("scenario", "hidden"), [("slip", ["connect", "udp"]), ("slip-stream", ["connect"])])
+@pytest.mark.parametrize(("scenario", "hidden"), [("slip", ["connect", "udp"]), ("slip-stream", ["connect"]), ("slip-fresh", ["udp"])])
 def test_what_a_thread_slips_under_a_call_does_not_leave_the_machine(
     guarded: Guarded, binaries: Any, tmp_path: Path, scenario: str, hidden: list[str], options: tuple[str, ...]
 ) -> None:
