@@ -14,7 +14,6 @@ from typing import Literal
 from agentwrap.events import FileClass, FileRead, Sink
 from agentwrap.tracing.files.calls import (
     Attribute,
-    Call,
     Creation,
     HardLink,
     LinkDescriptor,
@@ -30,7 +29,8 @@ from agentwrap.tracing.files.places import PATH_MAX, follow, is_there, lstat
 from agentwrap.tracing.files.rename import Rename
 from agentwrap.tracing.files.settings import TRANSIENT_CONTENT_BYTES, FileSettings, Place, Who
 from agentwrap.tracing.files.snapshot import ABSENT, depth_before, passing, take_known
-from agentwrap.tracing.files.sweep import Sweeper, may_be_inside
+from agentwrap.tracing.files.sweep import Sweeper
+from agentwrap.tracing.files.underway import UnderWay
 
 EXCLUSIVE = os.O_CREAT | os.O_EXCL
 O_TMPFILE_ONLY = os.O_TMPFILE & ~os.O_DIRECTORY
@@ -56,9 +56,6 @@ TRANSIENTS_PER_NS = 200 / 1e9
 MAX_READ_PATHS = 100_000
 """Read paths counted per process."""
 
-CALL_OVER_NS = 5_000_000_000
-"""A call that has not happened after this long has failed, even if its thread was not seen again."""
-
 
 class FileTracker:
     """See the module. `now`: nanoseconds since the start of the run. `classify`: see `tracing.noise`."""
@@ -68,13 +65,11 @@ class FileTracker:
     ) -> None:
         self._lock = threading.Lock()
         self._desk = Desk(sink, settings, now, classify)
-        self._calls: dict[int, Call] = {}
-        self._claims: dict[bytes, Call] = {}
-        self._renames: dict[int, Call] = {}
+        self._underway = UnderWay(self._desk)
         self._reads: dict[int, dict[bytes, int]] = {}
         self._sweeper = Sweeper(self._desk)
         self._sink = sink
-        self._desk.explain = self._explain
+        self._desk.explain = self._underway.explain
         self._more = False
         self._transients: float = MAX_TRANSIENTS
         self._transients_ns = now()
@@ -83,7 +78,7 @@ class FileTracker:
     @property
     def pending(self) -> bool:
         """Whether a sweep would have anything to look at."""
-        return bool(self._calls or len(self._desk.pending))
+        return bool(self._underway.by_tid or len(self._desk.pending))
 
     @property
     def backlog(self) -> bool:
@@ -97,8 +92,8 @@ class FileTracker:
         with self._lock:  # as `_told`, spelled out: this and unlinking are the hot path
             try:
                 self._desk.moved[who.tid] = self._desk.now()
-                if who.tid in self._calls:
-                    self._over(who.tid)
+                if who.tid in self._underway.by_tid:
+                    self._underway.over(who.tid)
                 self._opening(who, place, flags)
             except Exception as error:
                 self._desk.report.missed(who, place.path, error)
@@ -109,8 +104,8 @@ class FileTracker:
             return
         if place.path != place.host or len(place.host) >= PATH_MAX:
             place = self._steady(place)
-        if self._claims:
-            self._meet(who, place)
+        if self._underway.claims:
+            self._underway.meet(who, place)
         exclusive = flags & EXCLUSIVE == EXCLUSIVE
         # An exception costs more than a second call, and files that are about to be made are the hot path.
         if flags & os.O_CREAT and not os.access(place.host, os.F_OK, follow_symlinks=False):
@@ -122,7 +117,7 @@ class FileTracker:
             if target is None:
                 return
             place = target
-            self._meet(who, place)
+            self._underway.meet(who, place)
             status = lstat(place.host)
         klass = self._desk.classify(place.path)
         if _no_files_there(klass, place.path):
@@ -130,7 +125,7 @@ class FileTracker:
         now_ns = self._desk.now()
         if status is None:
             if flags & os.O_CREAT:
-                self._call(Creation(who, place, klass, now_ns))
+                self._underway.begin(Creation(who, place, klass, now_ns))
         elif stat.S_ISREG(status.st_mode) and not exclusive:
             self._desk.hold(who, place, klass, status, now_ns)
         mine = self._desk.pending.by_pid.get(who.pid)
@@ -180,7 +175,7 @@ class FileTracker:
                 return
             place = target
             status = lstat(place.host)
-        self._meet(who, place)
+        self._underway.meet(who, place)
         klass = self._desk.classify(place.path)
         if status is None or not stat.S_ISREG(status.st_mode) or _no_files_there(klass, place.path):
             return
@@ -190,7 +185,7 @@ class FileTracker:
             pending = desk.follow(who, place, klass, desk.before(place, status, klass))
             desk.pending.loose[pending] = None
         pending.touch(who)
-        self._call(Truncate(who, place, klass, desk.now(), pending))
+        self._underway.begin(Truncate(who, place, klass, desk.now(), pending))
 
     # -- names
 
@@ -199,12 +194,12 @@ class FileTracker:
         with self._lock:
             try:
                 self._desk.moved[who.tid] = self._desk.now()
-                call = self._calls.get(who.tid)
+                call = self._underway.by_tid.get(who.tid)
                 if call is not None:
                     if type(call) is Creation and call.place.host == place.host:
                         self._unlinking_fresh(who, call)
                         return
-                    self._over(who.tid)
+                    self._underway.over(who.tid)
                 self._unlinking(who, place)
             except Exception as error:
                 self._desk.report.missed(who, place.path, error)
@@ -214,7 +209,7 @@ class FileTracker:
         place = creation.place
         status = lstat(place.host)
         if status is None or not stat.S_ISREG(status.st_mode):
-            self._over(who.tid)
+            self._underway.over(who.tid)
             return
         now_ns = self._desk.now()
         keep = status.st_size <= TRANSIENT_CONTENT_BYTES and self._afford_transient(now_ns)
@@ -224,13 +219,13 @@ class FileTracker:
             before = passing(status)
         call = Unlink(who, place, creation.klass, now_ns, before, made=True)
         call.fresh = True
-        self._calls[who.tid] = self._claims[place.host] = call
+        self._underway.by_tid[who.tid] = self._underway.claims[place.host] = call
 
     def _unlinking(self, who: Who, place: Place) -> None:
         desk = self._desk
         place = self._steady(place)
-        if self._claims:
-            self._meet(who, place)
+        if self._underway.claims:
+            self._underway.meet(who, place)
         klass = desk.classify(place.path)
         status = lstat(place.host)
         if status is None or stat.S_ISDIR(status.st_mode) or _no_files_there(klass, place.path):
@@ -249,7 +244,7 @@ class FileTracker:
                 desk.settle(pending)
             before = desk.before(place, status, klass)
         if not before.absent:
-            self._call(Unlink(who, place, klass, desk.now(), before, made=made))
+            self._underway.begin(Unlink(who, place, klass, desk.now(), before, made=made))
 
     def _afford_transient(self, now_ns: int) -> bool:
         """Whether the content of one more file that came and went is kept: a loop of them is not worth its blobs."""
@@ -266,10 +261,10 @@ class FileTracker:
 
     def _removing_directory(self, who: Who, place: Place) -> None:
         place = self._steady(place)
-        self._meet(who, place)
+        self._underway.meet(who, place)
         status = lstat(place.host)
         if status is not None and stat.S_ISDIR(status.st_mode):
-            self._call(RemoveDirectory(who, place, self._class(place), self._desk.now(), status))
+            self._underway.begin(RemoveDirectory(who, place, self._class(place), self._desk.now(), status))
 
     def making_directory(self, who: Who, place: Place, mode: int) -> None:  # noqa: ARG002  mode shows in the result
         """Make a directory."""
@@ -285,9 +280,9 @@ class FileTracker:
 
     def _making(self, who: Who, place: Place, kind: type[MakeDirectory] | type[MakeNode] | type[Symlink]) -> None:
         place = self._steady(place)
-        self._meet(who, place)
+        self._underway.meet(who, place)
         if not is_there(place.host):
-            self._call(kind(who, place, self._class(place), self._desk.now()))
+            self._underway.begin(kind(who, place, self._class(place), self._desk.now()))
 
     def renaming(self, who: Who, old: Place, new: Place, flags: int) -> None:
         """Rename, with the flags of renameat2."""
@@ -296,12 +291,12 @@ class FileTracker:
     def _renaming(self, who: Who, old: Place, new: Place, flags: int) -> None:
         desk = self._desk
         old, new = self._steady(old), self._steady(new)
-        self._meet(who, old)
-        self._meet(who, new)
+        self._underway.meet(who, old)
+        self._underway.meet(who, new)
         source, target = lstat(old.host), lstat(new.host)
         exchange = bool(flags & RENAME_EXCHANGE)
         if source is not None and (stat.S_ISDIR(source.st_mode) or exchange):
-            self._meet_below(who, old, new)
+            self._underway.meet_below(who, old, new)
         if source is None or (exchange and target is None):
             return
         if target is not None and (flags & RENAME_NOREPLACE or os.path.samestat(source, target)):
@@ -316,7 +311,7 @@ class FileTracker:
         call = Rename(
             who, old, old_klass, new, klass, desk.now(), source=source, replaced=replaced, exchange=exchange
         )  # fmt: skip
-        self._call(call)
+        self._underway.begin(call)
 
     def linking(self, who: Who, old: Place, new: Place) -> None:
         """Give an existing file a further name."""
@@ -324,12 +319,12 @@ class FileTracker:
 
     def _linking(self, who: Who, old: Place, new: Place) -> None:
         old, new = self._steady(old), self._steady(new)
-        self._meet(who, old)
-        self._meet(who, new)
+        self._underway.meet(who, old)
+        self._underway.meet(who, new)
         status = lstat(old.host)
         if status is not None and not is_there(new.host):
             key = (status.st_dev, status.st_ino)
-            self._call(HardLink(who, new, self._class(new), self._desk.now(), old, key))
+            self._underway.begin(HardLink(who, new, self._class(new), self._desk.now(), old, key))
 
     def linking_descriptor(self, who: Who, host_fd_path: bytes, new: Place) -> None:
         """Linkat of a descriptor (AT_EMPTY_PATH, or through /proc/self/fd/N); `host_fd_path` leads to its file."""
@@ -337,16 +332,16 @@ class FileTracker:
 
     def _linking_descriptor(self, who: Who, host_fd_path: bytes, new: Place) -> None:
         new = self._steady(new)
-        self._meet(who, new)
+        self._underway.meet(who, new)
         status = os.stat(host_fd_path)
         if is_there(new.host):
             return
         key, klass, now_ns = (status.st_dev, status.st_ino), self._class(new), self._desk.now()
         if status.st_nlink == 0:
-            self._call(LinkDescriptor(who, new, klass, now_ns, key))
+            self._underway.begin(LinkDescriptor(who, new, klass, now_ns, key))
         else:
             path = os.readlink(host_fd_path)
-            self._call(HardLink(who, new, klass, now_ns, Place(path, path), key))
+            self._underway.begin(HardLink(who, new, klass, now_ns, Place(path, path), key))
 
     # -- attributes
 
@@ -364,7 +359,7 @@ class FileTracker:
 
     def _attribute(self, who: Who, place: Place, change: Literal["mode", "owner", "xattr"], name: bytes) -> None:
         place = self._steady(place)
-        self._meet(who, place)
+        self._underway.meet(who, place)
         klass = self._class(place)
         if _no_files_there(klass, place.path):
             return
@@ -372,8 +367,8 @@ class FileTracker:
         target = follow(place, who.tid) if status is not None and stat.S_ISLNK(status.st_mode) else None
         places = (place,) if target is None else (place, target)
         if target is not None:
-            self._meet(who, target)
-        self._call(Attribute(who, places, klass, self._desk.now(), change, name))
+            self._underway.meet(who, target)
+        self._underway.begin(Attribute(who, places, klass, self._desk.now(), change, name))
 
     # -- reads
 
@@ -395,7 +390,7 @@ class FileTracker:
 
     def thread_stopped(self, who: Who) -> None:
         """The thread was seen again: what it called before is over."""
-        if who.tid in self._calls:
+        if who.tid in self._underway.by_tid:
             self._told(who, b"", _nothing)
 
     def process_ended(self, pid: int, span: str) -> None:
@@ -403,9 +398,9 @@ class FileTracker:
         self._told(Who(0, pid, span), b"", self._process_ended)
 
     def _process_ended(self, who: Who) -> None:
-        for tid in [tid for tid, call in self._calls.items() if call.who.pid == who.pid]:
-            self._over(tid)
-        self._moved(0)
+        for tid in [tid for tid, call in self._underway.by_tid.items() if call.who.pid == who.pid]:
+            self._underway.over(tid)
+        self._underway.moved(0)
         self._sweeper.ended(who.pid)
         for path, count in self._reads.pop(who.pid, {}).items():
             klass = self._desk.classify(path)
@@ -422,12 +417,7 @@ class FileTracker:
             self._told(nobody, b"", self._sweep_slice)
 
     def _sweep_calls(self, who: Who) -> None:  # noqa: ARG002
-        over_ns = self._desk.now() - CALL_OVER_NS
-        for call in list(self._calls.values()):
-            self._attempt(call)
-            if call.at_ns < over_ns and self._calls.get(call.who.tid) is call:
-                del self._calls[call.who.tid]
-                self._unclaim(call)
+        self._underway.look(self._desk.now())
 
     def _sweep_slice(self, who: Who) -> None:  # noqa: ARG002
         self._more = self._sweeper.slice()
@@ -437,8 +427,8 @@ class FileTracker:
         self._told(Who(0, 0, "run"), b"", self._finish)
 
     def _finish(self, who: Who) -> None:
-        for tid in list(self._calls):
-            self._over(tid)
+        for tid in list(self._underway.by_tid):
+            self._underway.over(tid)
         self._sweeper.finish()
         forgotten = self._desk.known.forgotten
         if forgotten:
@@ -446,7 +436,7 @@ class FileTracker:
         self._desk.anchors.close()
         self._desk.spool.close()
 
-    # -- calls that were told of and are not known to have happened
+    # -- small things
 
     def _told(self, who: Who, path: bytes, act: Callable[..., None], *details: object) -> None:
         """Do one thing under the lock. The tracer must go on whatever happens: a failure here is a gap."""
@@ -454,95 +444,11 @@ class FileTracker:
             try:
                 if who.tid:
                     self._desk.moved[who.tid] = self._desk.now()
-                if who.tid in self._calls:  # it makes another call: the one before is over
-                    self._over(who.tid)
+                if who.tid in self._underway.by_tid:  # it makes another call: the one before is over
+                    self._underway.over(who.tid)
                 act(who, *details)
             except Exception as error:
                 self._desk.report.missed(who, path, error)
-
-    def _call(self, call: Call) -> None:
-        self._calls[call.who.tid] = call
-        if type(call) is Rename:
-            self._renames[call.who.tid] = call
-        for name in call.names:
-            rival = self._claims.get(name)
-            if rival is not None and rival.who.tid != call.who.tid and call.exclusive and rival.exclusive:
-                call.rival = rival
-            self._claims[name] = call
-
-    def _over(self, tid: int) -> None:
-        call = self._calls.pop(tid)
-        self._unclaim(call)
-        if call.rival is not None or call.done:
-            self._try(call)
-            return
-        try:
-            call.done = call.attempt(self._desk)  # if it has not happened now, it has failed
-        except OSError as error:
-            self._desk.report.missed(call.who, call.place.path, error)
-
-    def _unclaim(self, call: Call) -> None:
-        for name in call.names:
-            if self._claims.get(name) is call:
-                del self._claims[name]
-        self._renames.pop(call.who.tid, None)
-
-    def _moved(self, tid: int) -> None:
-        """Renames of other threads may have happened: what is followed has other names then, also below a folder."""
-        for call in list(self._renames.values()):
-            if call.who.tid != tid:
-                self._attempt(call)
-
-    def _meet(self, who: Who, place: Place) -> None:
-        """Somebody comes to a path. If another thread was about to change it, that may have happened."""
-        if self._renames:
-            self._moved(who.tid)
-        call = self._claims.get(place.host)
-        if call is not None and call.who.tid != who.tid:
-            self._attempt(call)
-
-    def _explain(self, host: bytes) -> None:
-        """A followed file is gone: see to the calls that may have done it."""
-        self._moved(0)
-        call = self._claims.get(host)
-        if call is not None:
-            self._attempt(call)
-
-    def _meet_below(self, who: Who, *folders: Place) -> None:
-        """A folder is about to move: what others did below it must be looked at while it is there."""
-        below = tuple(folder.host + b"/" for folder in folders)
-        for call in list(self._calls.values()):
-            if call.who.tid != who.tid and any(name.startswith(below) for name in call.names):
-                self._attempt(call)
-                # Once the folder has moved, its name tells nothing of the call any more.
-                if not call.done and not may_be_inside(call.who.tid):
-                    self._drop(call)
-
-    def _attempt(self, call: Call) -> None:
-        if self._try(call):
-            self._drop(call)
-
-    def _drop(self, call: Call) -> None:
-        self._unclaim(call)
-        if self._calls.get(call.who.tid) is call:
-            del self._calls[call.who.tid]
-
-    def _try(self, call: Call) -> bool:
-        """Has it happened? Of rivals for one name only the first one found can have succeeded."""
-        rival = call.rival
-        if call.done or (rival is not None and rival.done):
-            return True
-        try:
-            call.done = call.attempt(self._desk)
-        except OSError as error:
-            self._desk.report.missed(call.who, call.place.path, error)
-            return True
-        if call.done and rival is not None:
-            rival.done = True  # it has failed, or will
-            call.rival = None
-        return call.done
-
-    # -- small things
 
     def _steady(self, place: Place) -> Place:
         if place.path == place.host and len(place.host) < PATH_MAX:
