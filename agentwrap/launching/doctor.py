@@ -95,9 +95,10 @@ def tier(found: Mapping[str, Probe]) -> Tier:
 
     if ok("wall"):
         return WALL
-    # The guard reads addresses from the caller's memory and answers with a socket of its own.
+    # The guard reads addresses from the caller's memory, and answers with a socket of its own or takes the caller's.
     guarded = ok("seccomp-filter", "user-notification", "descriptor-injection", "proc-mem")
-    return GUARD if guarded else UNCONFINED
+    at_stops = way(found) in (PTRACE_AND_TRACE, PTRACE_AND_CALLS) and ok("pidfd-getfd")
+    return GUARD if guarded or at_stops else UNCONFINED
 
 
 def examine(

@@ -27,7 +27,7 @@ _NETWORK = ("connect", "dns", "udp")
 _GUARD_NOTE = "programs whose threads could slip something under a call are told as gaps"
 _MECHANISM: dict[Tier, str] = {
     "wall": "network namespace and gateway",
-    "guard": "connections made by the tracer, and gateway",
+    "guard": "connections made by the tracer (%s), and gateway",
 }
 
 
@@ -88,7 +88,8 @@ class Surroundings(msgspec.Struct):
     def _held(self, one: Coverage) -> Coverage:
         if one.what in _NETWORK and self.tier:
             note = _GUARD_NOTE if self.tier == "guard" and one.what != "connect" else ""
-            return Coverage(at_ns=0, what=one.what, tier=self.tier, mechanism=_MECHANISM[self.tier], note=note)
+            mechanism = _MECHANISM[self.tier].replace("%s", one.mechanism)
+            return Coverage(at_ns=0, what=one.what, tier=self.tier, mechanism=mechanism, note=note)
         if one.what == "file-write" and one.mechanism and self.plan and (by := self._files_held_by()):
             note = f"{one.note}; what the policy closes is held by {by}, the rest of it judged at the call"
             return Coverage(at_ns=0, what=one.what, tier=one.tier, mechanism=one.mechanism, note=note)

@@ -108,8 +108,10 @@ def test_a_policy_is_enforced_without_a_listener(world: World, way: str) -> None
     assert (done.stdout.splitlines(), done.returncode) == (TOLD, 7), done.stderr
     [start] = events(world.recording, "run.start")
     assert start.data["mode"] == mode
-    held = {row.data["what"]: row.data["tier"] for row in events(world.recording, "coverage")}
-    assert {held[what] for what in ("connect", "dns", "udp")} == {"guard"}
+    means = "ptrace at every call" if mode == "ptrace+calls" else "ptrace"
+    held = {row.data["what"]: (row.data["tier"], row.data["mechanism"]) for row in events(world.recording, "coverage")}
+    expected = ("guard", f"connections made by the tracer ({means}), and gateway")
+    assert {held[what] for what in ("connect", "dns", "udp")} == {expected}
     assert "no-wall" not in [row.data["cause"] for row in events(world.recording, "gap")]
     told = events(world.recording, "net.decision", "net.refused", "dns.query")
     decided = {(row.subject, row.verdict) for row in told}
@@ -120,6 +122,34 @@ def test_a_policy_is_enforced_without_a_listener(world: World, way: str) -> None
         ("192.0.2.2:443", "deny"),
     }
     assert "" not in {row.span for row in told if row.verdict == "deny"}
+
+
+WITHOUT_TAKING = """
+import errno, os, sys
+from agentwrap.launching import doctor_calls
+doctor_calls.filter_one("pidfd_getfd", doctor_calls.SECCOMP_RET_ERRNO | errno.EPERM)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_where_sockets_cannot_be_taken_nothing_is_started(world: World) -> None:
+    """In Docker's profile pidfd_getfd(2) is refused: there the guard needs its listener."""
+    under = (sys.executable, "-c", WITHOUT_TAKING)
+    mark = world.folder / "mark"
+    command = ("--", sys.executable, "-c", f"open({str(mark)!r}, 'w')")
+    done = world.run(*OPTIONS, "--follow", "trace", *command, under=under)
+    assert done.returncode == 125
+    assert "taking a program's sockets" in done.stderr
+    assert "EPERM" in done.stderr
+    assert "\nhint: " in done.stderr
+    assert not mark.exists()
+    assert not world.recording.exists()
+    loosely = world.run(*OPTIONS, "--follow", "trace", "--best-effort", *command, under=under)
+    assert loosely.returncode == 0
+    assert mark.exists()
+    assert "no-wall" in [row.data["cause"] for row in events(world.recording, "gap")]
+    held = {row.data["what"]: row.data["tier"] for row in events(world.recording, "coverage")}
+    assert held["connect"] == "witness"
 
 
 @pytest.mark.parametrize("follow", ["trace", "calls"])

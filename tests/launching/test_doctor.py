@@ -281,14 +281,17 @@ def test_the_way_is_the_strongest_that_is_left(results: dict[str, Probe], name: 
         ((), "wall"),
         (("wall",), "guard"),
         (("wall", "descriptor-injection"), "none"),
-        (("wall", "user-notification"), "none"),
+        (("wall", "user-notification"), "guard"),
+        (("wall", "user-notification", "seccomp-filter"), "guard"),
+        (("wall", "user-notification", "pidfd-getfd"), "none"),
+        (("wall", "user-notification", "ptrace"), "none"),
         (("wall", "ptrace"), "guard"),
         (("descriptor-injection",), "wall"),
     ],
 )
 def test_the_tier_is_the_strongest_that_is_left(lacking: tuple[str, ...], name: str) -> None:
     results = found(*lacking)
-    results |= {one: Probe(one, one not in lacking, "") for one in ("wall", "descriptor-injection")}
+    results |= {one: Probe(one, one not in lacking, "") for one in ("wall", "descriptor-injection", "pidfd-getfd")}
     assert doctor.tier(results).name == name
 
 
