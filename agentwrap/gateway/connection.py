@@ -174,10 +174,8 @@ class Connection:
         if interceptor is None:
             return None
         from agentwrap.gateway.interception.attempt import Attempt
-        from agentwrap.gateway.interception.interceptor import Client, program_of
 
-        client = Client(self._span, program_of(self._span, self._pid))
-        attempt = self._attempt = Attempt(interceptor, passage, nursery, client)
+        attempt = self._attempt = Attempt(interceptor, passage, nursery, self._span, self._pid)
 
         async def inside(hello: Hello, held: bytes, meant: Meant) -> Done | None:
             host = _named(hello, meant), self._port

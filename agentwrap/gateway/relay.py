@@ -279,8 +279,9 @@ class Passage:
 
     async def _given(self, data: bytes | memoryview) -> None:
         """The client has it: who looks at what the server says may see it."""
+        data = bytes(data)
         if self.observe is not None:
-            self.observe(bytes(data))
+            self.observe(data)
         await self._copied(data, up=False)
 
     async def _settled(self) -> None:

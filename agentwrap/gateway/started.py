@@ -22,7 +22,6 @@ from agentwrap.gateway.connector import OWN4, OWN6, Connector, Refusal
 from agentwrap.gateway.netlink import channel
 from agentwrap.gateway.reach import reach_of
 from agentwrap.launching.options import RunOptions
-from agentwrap.policy.model_hosts import model_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -308,15 +307,16 @@ def start(loading: "Loading", options: RunOptions, connector: Connector | None) 
     return gateway
 
 
-def start_capture(loading: "Loading") -> StartedGateway:
+def start_capture(loading: "Loading", reverse: socket.socket | None = None) -> StartedGateway:
     """Give the gateway its place in a run that keeps the machine's network. Before the tracer is forked.
 
-    Raises AgentwrapError where it died, OSError where this machine has no port left.
+    `reverse`: where its proxy listens, if not on a port of its own. Raises AgentwrapError where it died,
+    OSError where this machine has no port left.
     """
-    inside = {"tcp": _listener(), "reverse": _listener()}
+    inside = {"tcp": _listener(), "reverse": reverse or _listener()}
     gateway = _given(loading, "capture", {**inside, **_diagnosis()})
-    tcp, reverse = (sock.getsockname()[1] for sock in inside.values())
-    gateway.capture_ports = CapturePorts(tcp, reverse, mmap.mmap(-1, mmap.PAGESIZE))
+    tcp_port, reverse_port = (int(sock.getsockname()[1]) for sock in inside.values())
+    gateway.capture_ports = CapturePorts(tcp_port, reverse_port, mmap.mmap(-1, mmap.PAGESIZE))
     gateway.inside = list(inside.values())
     return gateway
 

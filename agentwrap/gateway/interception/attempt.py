@@ -4,12 +4,13 @@ Knows the order of things. Refuses to judge: the connection, and the name its cl
 """
 
 import socket
+from functools import cached_property
 
 import trio
 
 from agentwrap.gateway.client_hello import Hello
 from agentwrap.gateway.dialling import Failed, dial
-from agentwrap.gateway.interception.interceptor import Client, Host, Interceptor, Passed
+from agentwrap.gateway.interception.interceptor import Client, Host, Interceptor, Passed, program_of
 from agentwrap.gateway.interception.plain import PlainPassage
 from agentwrap.gateway.interception.tls import TlsError, TlsSide
 from agentwrap.gateway.interception.upstream import NotOurs
@@ -22,12 +23,18 @@ _CLIENT_S = 30.0
 class Attempt:
     """What becomes of `passage`, whose client has said `held` so far, a whole hello. `passed`: why it is not read."""
 
-    def __init__(self, interceptor: Interceptor, passage: Passage, nursery: trio.Nursery, client: Client) -> None:
+    def __init__(
+        self, interceptor: Interceptor, passage: Passage, nursery: trio.Nursery, span: str, pid: int
+    ) -> None:
         self._interceptor = interceptor
         self._passage = passage
         self._nursery = nursery
-        self._client = client
+        self._span, self._pid = span, pid
         self.passed: Passed | None = None
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client(self._span, program_of(self._span, self._pid))
 
     async def make(self, hello: Hello, held: bytes, host: Host, address: Address | None) -> PlainPassage | None:
         """Both sessions, the server's side of it being carried already; or None, and the passage goes on as it is.
