@@ -19,7 +19,10 @@ from agentwrap.cli.output import Output
 from agentwrap.errors import EXIT_FAILED, EXIT_USAGE, AgentwrapError
 
 GROUPS: dict[str, dict[str, str]] = {
-    "Record": {"run": "Wrap a command: follow it and every child, and keep one file."},
+    "Record": {
+        "run": "Wrap a command: follow it and every child, and keep one file.",
+        "proxy": "Record model traffic of programs that are not wrapped.",
+    },
     "Read": {
         "show": "Show what a recording tells.",
         "tail": "Follow a recording while it is being written.",

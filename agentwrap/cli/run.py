@@ -70,12 +70,14 @@ def _environment(additions: tuple[str, ...]) -> Mapping[bytes, bytes]:
     return environment
 
 
-def _host_facts() -> dict[str, str]:
+def host_facts() -> dict[str, str]:
+    """What a recording says of the machine."""
     system = os.uname()
     return {"kernel": f"{system.sysname} {system.release}", "arch": system.machine, "python": sys.version.split()[0]}
 
 
-def _signing_key() -> Path | None:
+def signing_key() -> Path | None:
+    """This user's key, if there is one."""
     from agentwrap.recording import places
 
     key = places.key_paths(os.environ)[0]
@@ -85,7 +87,8 @@ def _signing_key() -> Path | None:
         return None  # a HOME that is not ours to look into holds no key of ours
 
 
-def _output_path(given: str | None, command: str, run_id: str) -> Path:
+def output_path(given: str | None, command: str, run_id: str) -> Path:
+    """Where the recording goes. Raises AgentwrapError where the default folder cannot be made."""
     from agentwrap.recording import places
 
     if given is not None:
@@ -202,7 +205,7 @@ def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions
     directory = given["directory"]
     environment = _environment(given["additions"])
     cwd = os.fsencode(os.path.abspath(directory)) if directory is not None else None
-    output = _output_path(given["output_file"], command[0], run_id)
+    output = output_path(given["output_file"], command[0], run_id)
     layers = layers_of(given, environment, cwd, output)
     return RunOptions(
         command=tuple(os.fsencode(word) for word in command),
@@ -219,7 +222,7 @@ def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions
         best_effort=given["best_effort"],
         require=requirements_of(given["require"], layers),
         shape_only=given["shape_only"],
-        signing_key=None if given["unsigned"] else _signing_key(),
+        signing_key=None if given["unsigned"] else signing_key(),
         max_content_bytes=given["max_content"],
         max_hash_bytes=given["max_hash"],
         redact_names=given["redact_name"],
@@ -234,7 +237,7 @@ def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions
         fail_on_deny=given["fail_on_deny"],
         intercept=given["intercept"],
         no_intercept=given["no_intercept"],
-        host_facts=_host_facts(),
+        host_facts=host_facts(),
     )
 
 

@@ -31,7 +31,7 @@ from agentwrap.gateway.judging import Judge, text_of
 from agentwrap.gateway.known_names import KnownNames
 from agentwrap.gateway.link import Link
 from agentwrap.gateway.lookup import Resolver, no_search_list
-from agentwrap.gateway.netlink.diag import Diag
+from agentwrap.gateway.netlink.diag import Diag, End
 from agentwrap.gateway.netlink.known_addresses import KnownAddresses
 from agentwrap.gateway.packet_log import PacketLog
 from agentwrap.gateway.placeholders import Placeholders
@@ -78,7 +78,7 @@ async def serve(ports: Ports, settings: Settings) -> None:
             if settings.tier == "wall" and ports.nft is not None:
                 work.start_soon(follow, ports.nft, settings.host_ports)
             if ports.reverse is not None:
-                work.start_soon(_proxy, stage, ports.reverse, work)
+                work.start_soon(_proxy, stage, ports, ports.reverse, work)
             if ports.published:
                 published = [publish.Published(listener, inner) for listener, inner in ports.published]
                 inside = publish.Inside(ports.connector)
@@ -215,11 +215,15 @@ def _learn_hosts_file(stage: Stage) -> None:
             stage.admit((address,))
 
 
-async def _proxy(stage: Stage, listener: socket.socket, nursery: trio.Nursery) -> None:
-    from agentwrap.gateway.proxying import listening
+async def _proxy(stage: Stage, ports: Ports, listener: socket.socket, nursery: trio.Nursery) -> None:
+    from agentwrap.gateway.proxying import listening, owners
     from agentwrap.gateway.proxying.front import Front
 
-    who = lambda local, remote: stage.attribution.by_ends("tcp", local, remote)  # noqa: E731
+    diag = Diag(ports.diag) if ports.diag is not None else None
+
+    def who(local: End, remote: End) -> Caller | None:
+        return stage.attribution.by_ends("tcp", local, remote) or owners.owner(diag, local, remote)
+
     await listening.serve(Front(stage), listener, who, stage.link.room, nursery)
 
 

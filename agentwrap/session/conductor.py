@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from agentwrap import __version__
 from agentwrap.errors import EXIT_FAILED, EXIT_NOT_COVERED, EXIT_TIMEOUT, AgentwrapError
 from agentwrap.launching.options import Outcome, RunOptions, errno_name, option_words
 from agentwrap.session.endings import clock_jump, die_of, end_orphans, tracer_lost
@@ -126,40 +125,10 @@ class Session:
         return around
 
     def _make_recorder(self) -> None:
-        from agentwrap.recording.pump import RecorderPump
-        from agentwrap.recording.redact import RedactOptions, Redactor
-        from agentwrap.recording.writer import Recorder
+        from agentwrap.session.recorder import make_pump
 
-        options = self.options
-        redactor = Redactor(
-            os.urandom(32),
-            RedactOptions(names=options.redact_names, patterns=options.redact_patterns, json_keys=options.redact_keys),
-        )
-        for name, value in options.environment.items():
-            redactor.learn(name, value)
-        signer = None
-        if options.signing_key is not None:
-            from agentwrap.recording.keys import load_signer
-
-            signer = load_signer(options.signing_key)
-        recorder = Recorder.create(
-            options.output,
-            run_id=options.run_id,
-            meta={
-                "tool_version": __version__,
-                "started_unix_ns": str(self._started_unix_ns),
-                "clocks": "at_ns is CLOCK_MONOTONIC since the start; started_unix_ns is CLOCK_REALTIME then",
-                "cwd": os.fsdecode(options.cwd or working_directory()),
-                **options.host_facts,
-            },
-            redactor=redactor,
-            signer=signer,
-            shape_only=options.shape_only,
-            undo=options.undo,
-            now=self._now,
-        )
+        self._pump = make_pump(self.options, self._started_unix_ns, self._now)
         self._made_file = True
-        self._pump = RecorderPump(recorder)
 
     def _receive_standing(self) -> "wire.Standing":
         from agentwrap.tracing import wire
@@ -276,7 +245,7 @@ class Session:
                 [
                     f"namespaces: {refusal.step}: {refusal.detail}" if refusal is not None else "",
                     f"seccomp notification: {errno_name(told.notify_errno)} (mode {told.mode})",
-                    f"taking a program's sockets: {errno_name(told.takes_errno)}",
+                    f"taking a program's sockets (pidfd_getfd): {errno_name(told.takes_errno)}",
                 ]
             ).strip(),
             hint="agentwrap doctor; --network host leaves the network as it is",

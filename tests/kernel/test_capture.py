@@ -9,78 +9,10 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import far_side
 import pytest
-from internet import Internet
-from wrapping import Wrapped, command, environment, program
-
-MODEL, OTHER, LOCAL = "api.anthropic.com", "www.example.com", "127.0.0.1"
-NAMES = {MODEL: ["203.0.113.10", "2001:db8::10"], OTHER: ["203.0.113.20"], "six.example.com": ["2001:db8::30"]}
-PORT = 8123
-_MARK = b"x-marked: yes"
-
-
-class World:
-    """Servers: TLS on 443 for both names, plain HTTP on `PORT` of several addresses."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.net = Internet(folder, NAMES)
-        self.servers: list[far_side.Server] = []
-        for host in ("203.0.113.10", "2001:db8::10", "203.0.113.20", "2001:db8::30"):
-            names = (MODEL, OTHER, "six.example.com")
-            self.servers.append(self._tls(host, names))
-        self.plain = {
-            host: self._keep(far_side.http(self.net.listen(host, PORT), host))
-            for host in (LOCAL, "::1", "203.0.113.10", "203.0.113.20")
-        }
-
-    def _keep(self, server: far_side.Server) -> far_side.Server:
-        self.servers.append(server)
-        return server
-
-    def _tls(self, host: str, names: tuple[str, ...]) -> far_side.Server:
-        if not hasattr(self, "_context"):
-            import ssl
-
-            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._context.load_cert_chain(*far_side.certificate(self.folder, names))
-        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nsecure\n"
-
-        def talk(connection: Any) -> None:
-            with self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as inner:
-                inner.do_handshake()
-                server.heard.append(inner.recv(65536))
-                inner.sendall(answer)
-                inner.unwrap().close()
-
-        server = far_side.Server(self.net.listen(host, 443), talk)
-        return server
-
-    def run(
-        self, *words: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None, trusts: bool = True
-    ) -> Wrapped:
-        process = self.start(*words, options=options, env=env, trusts=trusts)
-        out, error = process.communicate(timeout=60)
-        return Wrapped(process.returncode, out, error, self.folder / "run.agentlog")
-
-    def start(
-        self, *words: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None, trusts: bool = True
-    ) -> "subprocess.Popen[bytes]":
-        (self.folder / "run.agentlog").unlink(missing_ok=True)
-        more = {"SSL_CERT_FILE": str(self.folder / "ca.pem")} if trusts else {}
-        return self.net.popen(
-            command(self.folder / "run.agentlog", *words, options=options),
-            env={**environment(self.folder), **more, **(env or {})},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder,
-        )  # fmt: skip
-
-    def close(self) -> None:
-        for server in self.servers:
-            server.close()
-        self.net.close()
+from model_world import LOCAL, MODEL, OTHER, PORT, World, coverage, exchanges
+from wrapping import Wrapped, command, environment
 
 
 @pytest.fixture
@@ -91,16 +23,6 @@ def world(tmp_path: Path) -> Iterator[World]:
         pytest.skip(f"no network of its own can be had here: {error}")
     yield made
     made.close()
-
-
-def exchanges(ran: Wrapped) -> list[tuple[str, str, str]]:
-    """Scheme, host and path of what was read."""
-    return [(e.data.get("scheme", "https"), e.data["host"], e.data["path"]) for e in ran.events("http.exchange")]
-
-
-def coverage(ran: Wrapped) -> str:
-    (row,) = (event.data for event in ran.events("coverage") if event.data["what"] == "model")
-    return f"{row['tier']} {row.get('mechanism', '')}".strip()
 
 
 PYTHON = """
@@ -247,7 +169,8 @@ for family, to in ((socket.AF_INET, ("203.0.113.10", 443)), (socket.AF_INET6, ("
     print(name(s.connect_ex(to)), name(s.connect_ex(to)), s.getpeername()[:2], s.getblocking(), s.getsockopt(1, 9))
     t = socket.socket(family); t.connect(to); print(t.getpeername()[:2], t.getblocking(), name(t.connect_ex(to)))
     t.shutdown(socket.SHUT_WR); print(t.recv(10)); t.close()
-    u = socket.socket(family); u.settimeout(20); u.connect(to); print(u.getpeername()[:2], fcntl.fcntl(u, 3) & os.O_NONBLOCK)
+    u = socket.socket(family); u.settimeout(20); u.connect(to)
+    print(u.getpeername()[:2], fcntl.fcntl(u, 3) & os.O_NONBLOCK)
     d = socket.socket(family, socket.SOCK_DGRAM); print(name(d.connect_ex(to)), d.getpeername()[:2])
 """
     bare = world.net.run([sys.executable, "-c", script], capture_output=True)
@@ -380,7 +303,7 @@ print(ask(), flush=True); sys.stdin.readline(); print(ask(), ask(), flush=True)
         env={**environment(world.folder), **env},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=world.folder,
     )  # fmt: skip
-    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout is not None
     assert process.stdout.readline() == b"127.0.0.1\n"
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     (gateway,) = (one for one in children if Path(f"/proc/{one}/comm").read_text() == "aw-gateway\n")
@@ -431,8 +354,6 @@ def test_the_recorded_environment_is_the_one_that_the_agent_got(world: World) ->
 
 
 def test_the_users_own_authorities_stay_believed(world: World) -> None:
-    script = "import os; print(*(open(os.environ[n]).read().count('BEGIN') for n in ('SSL_CERT_FILE', 'NODE_EXTRA_CA_CERTS')))"
+    names = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
+    script = f"import os; print(*(open(os.environ[name]).read().count('BEGIN') for name in {names}))"
     assert world.run(sys.executable, "-c", script).stdout == b"2 1\n"
-
-
-_ = program  # the helper is for tests of C programs

@@ -15,18 +15,10 @@ from agentwrap.gateway.callers import Caller
 from agentwrap.gateway.capture.about import About
 from agentwrap.gateway.connection import Connection
 from agentwrap.gateway.dialling import Dialled, Failed, dial
-from agentwrap.gateway.http_head import (
-    Forward,
-    HttpError,
-    Item,
-    Request,
-    RequestStream,
-    malformed_response,
-    unreachable_response,
-)
+from agentwrap.gateway.http_head import Forward, HttpError, Item, Request, RequestStream
 from agentwrap.gateway.interception.upstream import NotOurs, Upstream
 from agentwrap.gateway.proxying.leg import Leg, ready
-from agentwrap.gateway.proxying.requests import Meant, NotForUsError, Server, meant_by
+from agentwrap.gateway.proxying.requests import NotForUsError, Server, meant_by, refusal
 from agentwrap.gateway.proxying.sides import BareSide, Side
 from agentwrap.gateway.relay import abort, close, last_words, receive
 from agentwrap.gateway.stage import Stage
@@ -95,7 +87,7 @@ class _Conversation:
                     break
                 items = more
         except HttpError as error:
-            await self._say(malformed_response(f"agentwrap proxy: {error}", status=error.status))
+            await self._say(refusal(error.status, str(error)))
             return
         if self._leg is not None:
             await self._leg.end()
@@ -131,16 +123,16 @@ class _Conversation:
         try:
             meant = meant_by(request)
         except NotForUsError as error:
-            await self._say(malformed_response(f"agentwrap proxy: {error}", status=error.status))
+            await self._say(refusal(error.status, str(error), head=request.method == b"HEAD"))
             return True
         if self._leg is None or self._leg.server != meant.server or meant.tunnel:
             await self._turn_away()
             if meant.tunnel:
                 await self._tunnel(meant.server)
                 return True
-            refusal = await self._open(meant.server)
-            if refusal:
-                await self._say(unreachable_response(refusal, head=request.method == b"HEAD"))
+            failure = await self._open(meant.server)
+            if failure:
+                await self._say(refusal(502, failure, head=request.method == b"HEAD"))
                 return True
         assert self._leg is not None
         return not await self._leg.send(meant.head)
@@ -190,7 +182,7 @@ class _Conversation:
         """From here on it is a connection like any other, made on the client's behalf."""
         dialled = await self._dial(server)
         if isinstance(dialled, Failed):
-            await self._say(unreachable_response(f"{server.host}:{server.port}: {dialled.ending}"))
+            await self._say(refusal(502, f"{server.host}:{server.port}: {dialled.ending}"))
             return
         await BareSide(self._client).send([_ESTABLISHED])
         held = b"".join(item.data for item in self._opened() if isinstance(item, Forward))

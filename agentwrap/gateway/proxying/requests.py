@@ -15,11 +15,13 @@ import msgspec
 
 from agentwrap.gateway.http_head import HttpError, Request, authority
 from agentwrap.launching.environment import REVERSE_PREFIX
+from agentwrap.text import escape
 
 _REVERSE = re.compile(re.escape(REVERSE_PREFIX) + rb"(https?)/([^/?#]+)(.*)", re.DOTALL)
 _ABSOLUTE = re.compile(rb"(http|https)://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
+_REASONS = {400: "Bad Request", 403: "Forbidden", 404: "Not Found", 502: "Bad Gateway"}
 # For the next hop, which we are (RFC 9110, 7.6.1 and 11.7.1).
 _HOP = (b"proxy-connection", b"proxy-authorization")
 
@@ -113,3 +115,16 @@ def _head(request: Request, target: bytes, host: bytes) -> bytes:
     if not named:
         kept.insert(0, b"Host: " + host)
     return b"\r\n".join([request.method + b" " + target + b" " + version, *kept]) + b"\r\n\r\n"
+
+
+def refusal(status: int, text: str, *, head: bool = False) -> bytes:
+    """An answer of ours, after which the connection ends. `head`: the request was HEAD, so the body stays away."""
+    body = f"agentwrap proxy: {escape(text)}\n".encode()
+    lines = [
+        f"HTTP/1.1 {status} {_REASONS.get(status, 'Refused')}",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("ascii") + (b"" if head else body)
