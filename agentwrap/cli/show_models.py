@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 def _story(wish: Wish) -> Linker:
-    assert wish.story is not None
-    return wish.story
+    return wish.story or Linker()
 
 
 def _chosen(wish: Wish, context: Context) -> tuple[list[Call], list[ToolUse]]:

@@ -11,8 +11,7 @@ import msgspec
 from agentwrap import text
 from agentwrap.cli import reading
 from agentwrap.errors import AgentwrapError
-from agentwrap.evidence import check, linking
-from agentwrap.evidence.linking import Linker
+from agentwrap.evidence import check
 from agentwrap.views import denials, failures, noise, passing, summary
 from agentwrap.views.context import Context
 from agentwrap.views.failures import is_failure
@@ -23,6 +22,7 @@ from agentwrap.views.source import Row
 from agentwrap.views.styled import Line
 
 if TYPE_CHECKING:
+    from agentwrap.evidence.linking import Linker
     from agentwrap.recording.reader import Reader
 
 
@@ -39,7 +39,7 @@ class Wish(msgspec.Struct):
     in_utc: bool
     about: str = ""
     find: str = ""
-    story: Linker | None = None
+    story: "Linker | None" = None
 
 
 def named(chosen: Filter) -> str:
@@ -72,8 +72,12 @@ def lines_of(source: "Reader", wish: Wish, columns: int | None) -> Iterator[Line
         yield from _closing_gaps(source)
 
 
-def story_of(source: "Reader") -> Linker:
-    """Model calls, tools and what they caused; nearly nothing to do where there were none."""
+def story_of(source: "Reader") -> "Linker | None":
+    """Model calls, tools and what they caused; None where there were none."""
+    if next(source.rows(kinds=("model.request", "model.response", "tool.call"), limit=1), None) is None:
+        return None
+    from agentwrap.evidence import linking
+
     return linking.of_recording(source, source.meta)
 
 
@@ -279,7 +283,7 @@ def document_of(source: "Reader", wish: Wish, judged: check.Report | None) -> di
         "coverage": [msgspec.structs.asdict(statement) for statement in check.statements(source)],
         "gaps": [msgspec.structs.asdict(hole) for hole in check.holes(source)],
         "spans": [span_object(span) for span in source.spans().values()],
-        "links": [msgspec.structs.asdict(link) for link in wish.story.links],
+        "links": [msgspec.structs.asdict(link) for link in wish.story.links] if wish.story is not None else [],
         **_model_document(source, wish),
         "events": (event_object(row, started_ns) for row in islice(rows, wish.limit)),
     }

@@ -11,7 +11,7 @@ from agentwrap.evidence.turns import Call, ToolUse, Turns
 from agentwrap.views import tokens
 from agentwrap.views.context import Context, brief
 from agentwrap.views.conversation import group
-from agentwrap.views.model_parts import ENDINGS, model_name, tool_status, trouble
+from agentwrap.views.model_parts import attempts_words, model_name, tool_status, trouble
 from agentwrap.views.source import Row, foreign_text, mapping, number
 from agentwrap.views.styled import Line, line
 from agentwrap.views.tools import Caused, provider
@@ -68,21 +68,6 @@ def _attempts(call: Call, turns: Turns) -> Iterator[Line]:
     tries = turns.attempts(call)
     if len(tries) > 1:
         yield _fact("attempts", attempts_words(tries))
-
-
-def attempts_words(tries: list[Call]) -> str:
-    """`3 attempts, 429, 529, ok`."""
-    return f"{text.count(len(tries), 'attempt')}, {', '.join(map(outcome_word, tries))}"
-
-
-def outcome_word(call: Call) -> str:
-    """`ok`, `529`, `broken off`, `no answer`: how a call ended, in a word."""
-    if call.response is None:
-        return "no answer"
-    status, ending = tokens.status_of(call.response.data), str(call.response.data.get("ending", ""))
-    if status >= 400:
-        return str(status)
-    return "ok" if ending == "complete" else ENDINGS.get(ending, ending)
 
 
 def _answer(response: Row, request: Row | None) -> Iterator[Line]:

@@ -6,11 +6,14 @@ Looks spans up one at a time and remembers a bounded number, so a recording of a
 import re
 from collections.abc import Callable
 from copy import copy
+from typing import TYPE_CHECKING
 
 from agentwrap import text
-from agentwrap.evidence.linking import Linker, following
 from agentwrap.views.source import Row, Source, Span, foreign_text, number
 from agentwrap.views.styled import Line
+
+if TYPE_CHECKING:
+    from agentwrap.evidence.linking import Linker
 
 CHAIN_LENGTH = 3
 _REMEMBERED_SPANS = 20_000
@@ -60,7 +63,7 @@ class Context:
         live: bool = False,
         clock: Callable[[int], str] = text.clock,
         counts: bool = True,
-        story: Linker | None = None,
+        story: "Linker | None" = None,
     ) -> None:
         self.source = source
         self.columns = columns
@@ -71,7 +74,7 @@ class Context:
         cwd = source.meta.get("cwd", "")
         self._cwd = cwd.rstrip("/") + "/" if cwd.startswith("/") else ""
         self._follows = live and story is None
-        self.story = following(source.meta) if self._follows else story
+        self.story = _following(source) if self._follows else story
         self._spans: dict[str, Span | None] = {}
         self._lineages: dict[str, Lineage] = {}
 
@@ -139,6 +142,12 @@ class Context:
             found.append(span)
             span_id = span.parent
         return found
+
+
+def _following(source: Source) -> "Linker":
+    from agentwrap.evidence.linking import following  # not for a file that is over and has no model traffic
+
+    return following(source.meta)
 
 
 def who(lineage: list[Span], length: int = CHAIN_LENGTH) -> str:

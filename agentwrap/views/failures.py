@@ -1,15 +1,18 @@
 """What failed: exits, signals, denials, model calls, tools. Calls that were tried again are told with all attempts."""
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from agentwrap import text
-from agentwrap.evidence.turns import FAILED, Call
-from agentwrap.views.calls import attempts_words
 from agentwrap.views.context import Context
 from agentwrap.views.lines import stream_line
 from agentwrap.views.source import Row, number
 from agentwrap.views.styled import Line, line
 
+if TYPE_CHECKING:
+    from agentwrap.evidence.turns import Call
+
+FAILED = ("error", "incomplete", "cancelled")
 NONE = "no failed exit, signal, denial, model call or tool was recorded"
 
 
@@ -46,16 +49,18 @@ def failure_lines(rows: Iterable[Row], context: Context, limit: int | None) -> I
         yield line((NONE, "dim"))
 
 
-def _call_of(row: Row, context: Context) -> Call | None:
+def _call_of(row: Row, context: Context) -> "Call | None":
     return context.story.turns.calls.get(str(row.data.get("call"))) if context.story is not None else None
 
 
-def _attempts(call: Call, context: Context) -> Iterator[Line]:
+def _attempts(call: "Call", context: Context) -> Iterator[Line]:
     """After the last attempt of a call: how all of them ended."""
     if context.story is None or not call.retry_of:
         return
     tries = context.story.turns.attempts(call)
     if tries[-1] is call:
+        from agentwrap.views.model_parts import attempts_words
+
         told = f"{tries[0].id} to {call.id}: {attempts_words(tries)}"
         good = not call.failed
         yield line((f"{'':>8}{text.escape(call.turn):<2} model  ", "dim"), (told, "good" if good else "bad"))

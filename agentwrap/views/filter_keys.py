@@ -5,10 +5,12 @@ A key makes a test out of a value, or raises ValueError with the reason. Knows n
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentwrap.evidence.linking import Linker
 from agentwrap.views.source import Row, Span, foreign_text, mapping, number, texts
+
+if TYPE_CHECKING:
+    from agentwrap.evidence.linking import Linker
 
 # The kinds of events (a test compares them with the vocabulary).
 KINDS = (
@@ -38,7 +40,7 @@ Spans = Callable[[str], Span | None]
 class Surroundings:
     """Finds spans by id, as every test may ask, and knows which tool call a row belongs to."""
 
-    def __init__(self, find: Spans, story: Linker | None) -> None:
+    def __init__(self, find: Spans, story: "Linker | None") -> None:
         self._find = find
         self.story = story
 

@@ -2,6 +2,7 @@
 
 from agentwrap import text
 from agentwrap.evidence.tool_arguments import read
+from agentwrap.evidence.turns import Call
 from agentwrap.views import tokens
 from agentwrap.views.context import Context, Lineage, brief, outcome
 from agentwrap.views.parts_base import Maker, Parts, whom
@@ -34,6 +35,21 @@ def trouble(data: dict[str, object]) -> Line:
     if after := tokens.retry_after(data):
         line.append((f"  {text.escape(after)}", "dim"))
     return line
+
+
+def attempts_words(tries: list[Call]) -> str:
+    """`3 attempts, 429, 529, ok`."""
+    return f"{text.count(len(tries), 'attempt')}, {', '.join(map(outcome_word, tries))}"
+
+
+def outcome_word(call: Call) -> str:
+    """`ok`, `529`, `broken off`, `no answer`: how a call ended, in a word."""
+    if call.response is None:
+        return "no answer"
+    status, ending = tokens.status_of(call.response.data), str(call.response.data.get("ending", ""))
+    if status >= 400:
+        return str(status)
+    return "ok" if ending == "complete" else ENDINGS.get(ending, ending)
 
 
 def agent_mark(agent: str, context: Context) -> Line:

@@ -4,7 +4,6 @@ from agentwrap import text
 from agentwrap.views import diff
 from agentwrap.views.context import Context, Lineage, brief, command_line, ending, outcome, process_name
 from agentwrap.views.egress_parts import EGRESS
-from agentwrap.views.model_parts import MODEL
 from agentwrap.views.parts_base import Maker, Parts, times, whom
 from agentwrap.views.source import Row, foreign_text, mapping, number, texts
 from agentwrap.views.styled import Line, Role
@@ -208,6 +207,12 @@ def _run(row: Row, _context: Context, _lineage: Lineage) -> Parts:
     return Parts("end", outcome(status) + (f" ({reason})" if reason not in ("exit", "signal") else ""))
 
 
+def _model(row: Row, context: Context, lineage: Lineage) -> Parts:
+    from agentwrap.views.model_parts import MODEL  # most recordings have none of it
+
+    return MODEL.get(row.kind, _other)(row, context, lineage)
+
+
 def _other(row: Row, _context: Context, lineage: Lineage) -> Parts:
     word, _, rest = row.kind.partition(".")
     head: Line = [(f"{text.escape(row.verdict)}  ", "deny" if row.verdict == "deny" else "")] if row.verdict else []
@@ -216,7 +221,6 @@ def _other(row: Row, _context: Context, lineage: Lineage) -> Parts:
 
 _MAKERS: dict[str, Maker] = {
     **EGRESS,
-    **MODEL,
     "coverage": _coverage,
     "file.directory": _directory,
     "file.edit": _edit,
@@ -233,4 +237,9 @@ _MAKERS: dict[str, Maker] = {
     "process.reach": _reach,
     "process.start": _start,
 }
-_FAMILIES: dict[str, Maker] = {"net": _socket, "dns": _dns, "run": _run}
+_FAMILIES: dict[str, Maker] = {
+    "net": _socket,
+    "dns": _dns,
+    "run": _run,
+    **dict.fromkeys(("model", "tool", "http", "claim", "session"), _model),
+}

@@ -7,16 +7,20 @@ recorded: absence is not claimed under partial coverage.
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from agentwrap import text
 from agentwrap.evidence.check import holes as holes_of
 from agentwrap.evidence.check import statements as statements_of
 from agentwrap.policy.coverage import Hole, Statement, strongest
-from agentwrap.views import passing, tokens
+from agentwrap.views import passing
 from agentwrap.views.context import brief, command_line, outcome
 from agentwrap.views.noise import hidden
 from agentwrap.views.source import Row, Source, foreign_text, number, texts
 from agentwrap.views.styled import Line, Piece, line
+
+if TYPE_CHECKING:
+    from agentwrap.views import tokens
 
 # Past this many different ones, the number is told as "at least".
 MOST_DISTINCT = 20_000
@@ -41,7 +45,7 @@ class Tally:
         self._hosts: set[str] = set()
         self._through: set[str] | None = None  # the gateway's word, where there is one
         self.calls = self.tools = 0
-        self.used = tokens.Sum()
+        self._used: tokens.Sum | None = None
         self._models: dict[str, str] = {}
 
     def add(self, row: Row) -> None:
@@ -80,7 +84,10 @@ class Tally:
         elif row.kind == "model.response":
             model = foreign_text(row.data.get("model")) or self._models.get(call, "")
             self._models.pop(call, None)
-            self.used.add(row.data, brief(model) or "?")
+            from agentwrap.views import tokens  # most recordings have no model traffic
+
+            self._used = self._used or tokens.Sum()
+            self._used.add(row.data, brief(model) or "?")
         elif row.kind == "tool.call":
             self.tools += 1
 
@@ -88,7 +95,7 @@ class Tally:
     def model_traffic(self) -> str:
         """`4 model calls, 71k tokens in (68k cached), 1.2k out, est $0.12; 5 tool calls`, nothing for none."""
         calls = text.count(self.calls, "model call") if self.calls else ""
-        told = ", ".join(part for part in (calls, tokens.words(self.used)) if part)
+        told = ", ".join(part for part in (calls, self._used.words() if self._used else "") if part)
         return "; ".join(part for part in (told, text.count(self.tools, "tool call") if self.tools else "") if part)
 
     def _passed(self, row: Row) -> None:

@@ -106,20 +106,19 @@ class Sum(msgspec.Struct):
             return NOT_TOLD
         return f"{self.tokens[sort]:,}" + ("+" if self.untold.get(sort) else "")
 
-
-def words(total: Sum) -> str:
-    """`71k tokens in (68k cached), 1.2k out, est $0.12`; empty where nothing was told."""
-    parts: list[str] = []
-    if "input" in total.tokens:
-        cached = total.tokens.get("cache_read", 0)
-        parts.append(f"{short(total.tokens['input'])} tokens in" + (f" ({short(cached)} cached)" if cached else ""))
-    if "output" in total.tokens:
-        parts.append(f"{short(total.tokens['output'])}{'' if parts else ' tokens'} out")
-    if total.priced:
-        unpriced = sum(total.unpriced.values())
-        without = f" without {unpriced:,} of them" if unpriced else ""
-        parts.append(f"est {money(total.usd)}{without}")
-    return ", ".join(parts)
+    def words(self) -> str:
+        """`71k tokens in (68k cached), 1.2k out, est $0.12`; empty where nothing was told."""
+        parts: list[str] = []
+        if "input" in self.tokens:
+            cached = self.tokens.get("cache_read", 0)
+            parts.append(f"{short(self.tokens['input'])} tokens in" + (f" ({short(cached)} cached)" if cached else ""))
+        if "output" in self.tokens:
+            parts.append(f"{short(self.tokens['output'])}{'' if parts else ' tokens'} out")
+        if self.priced:
+            unpriced = sum(self.unpriced.values())
+            without = f" without {unpriced:,} of them" if unpriced else ""
+            parts.append(f"est {money(self.usd)}{without}")
+        return ", ".join(parts)
 
 
 def sum_of(datas: Iterable[tuple[dict[str, Any], str]]) -> Sum:
