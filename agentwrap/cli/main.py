@@ -41,6 +41,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Share": {
         "export": "Write a recording's events in another format.",
         "snapshot": "Copy a recording, also while it is being written.",
+        "redact": "Copy a recording with more of it hidden.",
         "undo": "Put files back as they were before the run.",
     },
     "Setup": {

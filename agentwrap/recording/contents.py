@@ -6,6 +6,7 @@ from hashlib import sha256
 from agentwrap.events import Content
 from agentwrap.recording.encode import Stored
 from agentwrap.recording.redact import Redactor
+from agentwrap.recording.redact.streams import texts_of
 
 _REMEMBERED = 65536
 _WAITING_BYTES = 96 << 20
@@ -29,7 +30,8 @@ class Contents:
         if raw in self._known:
             self._known.move_to_end(raw)
             return
-        clean = self._redactor.clean_scattered(data, content.scattered)
+        scattered = content.scattered or (texts_of(data) if content.role == "body" else ())
+        clean = self._redactor.clean_scattered(data, scattered)
         keyed = self._redactor.keyed(data) if content.role != "body" else ""
         stored = Stored(sha256(clean).digest() if clean is not data else raw, clean != data, keyed)
         self._known[raw] = stored

@@ -128,20 +128,36 @@ class Reader:
         """
         parts = "SELECT role, sha256 FROM part WHERE seq = ? AND role IN (?, ?, ?) ORDER BY role, ordinal"
         for role, digest in self._ask(parts, (seq, field, f"{field}/1", f"{field}/2")):
-            try:
-                yield from self._pieces(digest, name_and_depth(role)[1])
-            except (ValueError, TypeError) as error:
-                raise damaged(self.path, error, f"event {seq}, {field}") from error
+            for _, one in self._unfolded(seq, role, digest):
+                yield self._content(one)
 
-    def _pieces(self, digest: bytes, depth: int) -> Iterator[bytes | None]:
-        found = [data for (data,) in self._ask("SELECT data FROM blob WHERE sha256 = ?", (digest,))]
-        if not found or (depth and found[0] is None):
-            raise ValueError("a content is missing")
+    def contents(self, seq: int) -> Iterator[tuple[str, bytes]]:
+        """(field, SHA-256) of every content of an event, lists followed, in order. Raises AgentwrapError `damaged`."""
+        parts = "SELECT role, sha256 FROM part WHERE seq = ? ORDER BY role, ordinal"
+        for role, digest in self._ask(parts, (seq,)):
+            yield from self._unfolded(seq, role, digest)
+
+    def _unfolded(self, seq: int, role: str, digest: bytes) -> Iterator[tuple[str, bytes]]:
+        try:
+            field, depth = name_and_depth(role)
+            for one in self._below(digest, depth):
+                yield field, one
+        except (ValueError, TypeError) as error:
+            raise damaged(self.path, error, f"event {seq}, {role}") from error
+
+    def _below(self, digest: bytes, depth: int) -> Iterator[bytes]:
         if not depth:
-            yield found[0]
+            yield digest
             return
-        for one in hashes_in(found[0]):
-            yield from self._pieces(one, depth - 1)
+        listed = self._content(digest)
+        for one in hashes_in(listed if listed is not None else b""):
+            yield from self._below(one, depth - 1)
+
+    def _content(self, digest: bytes) -> bytes | None:
+        found = [data for (data,) in self._ask("SELECT data FROM blob WHERE sha256 = ?", (digest,))]
+        if not found:
+            raise damaged(self.path, ValueError(f"content {digest.hex()} is missing"))
+        return found[0]  # type: ignore[no-any-return]
 
     def count(self) -> int:
         """`seq` of the last event, 0 for none."""

@@ -15,7 +15,7 @@ import msgspec
 from agentwrap.events import AnyEvent, Content, RunStart, Secrets
 from agentwrap.recording import output
 from agentwrap.recording.contents import Contents
-from agentwrap.recording.encode import Below, Encoder
+from agentwrap.recording.encode import Below, Columns, Encoder, Stored
 from agentwrap.recording.envelope import Part, envelope, leaf_hash, meta_digest
 from agentwrap.recording.finish import finish, seal_file
 from agentwrap.recording.merkle import Tree
@@ -33,8 +33,13 @@ _PART = "INSERT INTO part VALUES (?,?,?,?)"
 _CHECKPOINT = "INSERT OR REPLACE INTO checkpoint VALUES (?,?,?,?)"
 _SMALL_BYTES = 64 * 32
 _PLAIN_META = frozenset(
-    {"format", "run_id", "tool_version", "started_unix_ns", "mode", "kernel", "arch", "clocks", "shape_only"}
+    {
+        *("format", "run_id", "tool_version", "started_unix_ns", "mode", "kernel", "arch", "clocks", "shape_only"),
+        *("redacted_from_run_id", "redacted_from_root", "redacted_from_events", "redacted_from_state"),
+        "redacted_from_verdict",
+    }
 )
+_RULES = "redacted_rules"
 
 _Row = tuple[int, int, str, str, int | None, str | None, str | None, str, bytes]
 
@@ -122,7 +127,11 @@ class Recorder:
         if type(event) is RunStart:
             for name, value in event.environment:
                 self.redactor.learn(name, value)
-        at_ns, kind, span, pid, subject, verdict, data, parts, fields, below = self._encoder.columns(event)
+        return self.append(self._encoder.columns(event))
+
+    def append(self, columns: Columns) -> int:
+        """Append one event that is laid out and redacted already; else as `add`."""
+        at_ns, kind, span, pid, subject, verdict, data, parts, fields, below = columns
         seq = self._tree.count + 1
         leaf = leaf_hash(envelope(seq, at_ns, kind, span, pid, subject, verdict, data, parts))
         self._tree.add(leaf)
@@ -150,6 +159,10 @@ class Recorder:
         self._contents.add(content)
         if content.role == "before" and self._undo is not None:
             self._undo.keep(content.sha.hex(), content.data)
+
+    def stored(self, raw: bytes) -> Stored | None:
+        """What became of the content with this raw SHA-256, if it is remembered."""
+        return self._contents.lookup(raw)
 
     def secrets(self, secrets: Secrets) -> None:
         """Teach the redactor the environment of a process."""
@@ -227,5 +240,5 @@ def _insert_events(db: sqlite3.Connection, rows: list[_Row]) -> None:
 def _clean_meta(key: str, value: str, redactor: Redactor, shape_only: bool) -> str:
     if key in _PLAIN_META:
         return value
-    clean = redactor.shape if shape_only else redactor.clean
+    clean = redactor.shape if shape_only and key != _RULES else redactor.clean
     return clean(value.encode(errors="surrogateescape")).decode(errors="backslashreplace")

@@ -16,6 +16,7 @@ from agentwrap.errors import AgentwrapError
 from agentwrap.recording.redact import contexts, http
 from agentwrap.recording.redact.arguments import secret_arguments
 from agentwrap.recording.redact.exact import ExactSet
+from agentwrap.recording.redact.forms import MIN_FORM_BYTES
 from agentwrap.recording.redact.names import secret_name, trivial, worth_searching
 from agentwrap.recording.redact.patterns import TokenScanner
 from agentwrap.recording.redact.scattered import find_scattered
@@ -70,7 +71,9 @@ class Redactor:
 
     def shape(self, data: bytes) -> bytes:
         """What stands for a foreign value in a shape-only recording."""
-        return b"\xc2\xabshape:" + self.keyed(data).encode() + _MARK_CLOSE if data else b""
+        if not data or _MARK.fullmatch(data):
+            return data
+        return b"\xc2\xabshape:" + self.keyed(data).encode() + _MARK_CLOSE
 
     def shape_of_name(self, data: bytes) -> bytes:
         """As `shape`, but what looks like the name of a model, a tool or a method stays."""
@@ -92,6 +95,13 @@ class Redactor:
         if value not in self.exact and len(self.exact) < _MAX_KNOWN and worth_searching(value):
             self.exact.add(value, "env")
         return True
+
+    def hide(self, value: bytes) -> None:
+        """Told a secret as such: hidden wherever it stands, whatever it looks like."""
+        if len(value) < MIN_FORM_BYTES:
+            self._user.append((re.compile(re.escape(value)), 0))
+        else:
+            self.exact.add(value, "user")
 
     def _secret_entry(self, name: bytes, value: bytes) -> bool:
         telling = self._telling.get(name)
@@ -182,6 +192,8 @@ class Redactor:
 
     def cut_tail(self, data: bytes) -> bytes:
         """`data`, which somebody cut off at its end, without what may be the beginning of a secret there."""
+        if any(mark.end() == len(data) for mark in _MARK.finditer(data, max(0, len(data) - _TAIL_BYTES))):
+            return data
         breaks = max(data.rfind(sign, max(0, len(data) - _TAIL_BYTES)) for sign in (b" ", b"\n", b"\t", b"\0"))
         end = breaks + 1 if breaks >= 0 else max(0, len(data) - _TAIL_BYTES)
         return data[: min(end, self.exact.begun(data))]

@@ -1,0 +1,37 @@
+"""Texts that lie in pieces in a stream nobody knows the meaning of: strings of one name, event after event. Pure.
+
+Reads server-sent events and lines of JSON by their signs alone. It may join what does not belong together, and then at
+most hides too much; whoever knows the stream tells its texts better.
+"""
+
+import re
+
+_STRING = re.compile(rb'"((?:[^"\\\n]|\\.)*)"(\s*:)?')
+_NUMBER = re.compile(rb'"(?:[a-z_]*index|[a-z_]*id)"\s*:\s*(\d{1,9}|"[^"\\]{0,128}")')
+_LINES = re.compile(rb"^(?:data:[ \t]*)?(?=[{\[])", re.MULTILINE)
+_FEWEST = 2
+_WHOLE_LINE_BYTES = 1 << 20
+
+
+def texts_of(data: bytes) -> tuple[tuple[int, ...], ...]:
+    """start, end, start, end, ... of the pieces of each text in `data`; nothing where it is no such stream."""
+    if data[:1] not in b"{[" and data.find(b"data:") < 0:
+        return ()
+    begins = [match.end() for match in _LINES.finditer(data)]
+    if len(begins) < _FEWEST:
+        return ()
+    texts: dict[tuple[bytes, ...], list[int]] = {}
+    for begin in begins:
+        end = data.find(b"\n", begin)
+        end = len(data) if end < 0 else end
+        if end - begin > _WHOLE_LINE_BYTES:
+            continue
+        # Parallel answers and tool calls are told apart by their numbers.
+        which = tuple(found for found in _NUMBER.findall(data, begin, end) if found[:1] != b'"')
+        name = b""
+        for match in _STRING.finditer(data, begin, end):
+            if match[2] is not None:
+                name = match[1]
+            else:
+                texts.setdefault((name, *which), []).extend(match.span(1))
+    return tuple(tuple(places) for places in texts.values() if len(places) > 2)
