@@ -46,7 +46,9 @@ _SHORTEST_ELSEWHERE = 8
 _TOLD_LATE_NS = 10 * 10**9
 # mtime is that of the last tick (current_time(), fs/inode.c); a tick is 10 ms at most.
 _TICK_NS = 10_000_000
-_LOOKED_BACK = 128
+_FOREVER_NS = 1 << 63
+_MOST_OPEN = 128
+_MOST_PROCESSES = 100_000
 _DEEPEST = 1000
 _REMEMBERED = 400
 _MOST_LINKS = 200_000
@@ -73,6 +75,7 @@ class _Process(msgspec.Struct):
     parent: str
     start_ns: int
     cwd: str = ""
+    over: bool = False
 
 
 class _Open(msgspec.Struct):
@@ -83,6 +86,30 @@ class _Open(msgspec.Struct):
     commands: tuple[str, ...]
     processes: int = 0
     files: int = 0
+
+
+class _Asker:
+    """The tool calls of one process that asks models, as time goes by."""
+
+    def __init__(self) -> None:
+        self._coming: list[tuple[int, int, _Open]] = []
+        self._begun: list[_Open] = []
+
+    def take(self, one: _Open) -> None:
+        """A tool call that is known, begun or not."""
+        insort(self._coming, (-one.use.since_ns, -one.use.asked.seq, one), key=lambda item: item[:2])
+
+    def open_at(self, at_ns: int) -> list[_Open]:
+        """Those that were open at a moment, or whose answer had begun. Moments come nearly in order."""
+        while self._coming and -self._coming[-1][0] <= at_ns:
+            self._begun.append(self._coming.pop()[2])
+        if len(self._begun) > _MOST_OPEN // 8:
+            self._begun = [one for one in self._begun if _until(one) >= at_ns - _TOLD_LATE_NS][-_MOST_OPEN:]
+        return [one for one in self._begun if one.use.since_ns <= at_ns <= _until(one)]
+
+
+def _until(one: _Open) -> int:
+    return _FOREVER_NS if one.use.until_ns is None else one.use.until_ns
 
 
 class Linker:
@@ -96,7 +123,7 @@ class Linker:
         self._by_span: dict[str, Link] = {}
         self._by_seq: dict[int, Link] = {}
         self._processes: dict[str, _Process] = {}
-        self._askers: dict[str, list[tuple[int, int, _Open]]] = {}
+        self._askers: dict[str, _Asker] = {}
         self._known: dict[str, _Open] = {}
         self._runs: dict[str, str] = {}
         self._exits: dict[str, str] = {}
@@ -160,24 +187,11 @@ class Linker:
         arguments = to_text(tool.asked.data.get("arguments"))
         named = read(arguments)
         commands = tuple(bare for command in named.commands if (bare := bared(command)))
-        started = self._askers.setdefault(tool.span, [])
         one = self._known[tool.id] = _Open(tool, named, commands)
-        insort(started, (tool.since_ns, tool.asked.seq, one), key=lambda item: item[:2])
+        self._askers.setdefault(tool.span, _Asker()).take(one)
         agent = self.turns.agents.get(tool.agent)
         if agent is not None and agent.parent in self.turns.tools:
             self._above.add(agent.parent)
-
-    def _candidates(self, asker: str, at_ns: int) -> list[_Open]:
-        """Tool calls of a process that were open at a moment, or whose answer had begun."""
-        started = self._askers.get(asker, [])[-_LOOKED_BACK * 8 :]
-        found: list[_Open] = []
-        for since_ns, _, one in reversed(started):
-            end_ns = one.use.end_ns
-            if since_ns <= at_ns and (end_ns is None or at_ns <= end_ns):
-                found.append(one)
-            if len(found) >= _LOOKED_BACK:
-                break
-        return found[::-1]
 
     # What the kernel told
 
@@ -186,8 +200,11 @@ class Linker:
         if row.kind == "process.start":
             if span not in self._processes:
                 self._processes[span] = _Process(word(row.data.get("parent")) or "run", row.at_ns)
+                self._forget()
             return
         if row.kind == "process.exit":
+            if span in self._processes:
+                self._processes[span].over = True
             tool = self._runs.pop(span, "")
             if tool:
                 self._exits[tool] = _exit(row)
@@ -198,6 +215,13 @@ class Linker:
         known.cwd = to_text(row.data.get("cwd"))
         self._exec(row, span)
 
+    def _forget(self) -> None:
+        """Let go of processes that were over first; what they began may still be running, and then stands alone."""
+        if len(self._processes) > _MOST_PROCESSES:
+            over = [span for span, process in self._processes.items() if process.over]
+            for span in over[: _MOST_PROCESSES // 2]:
+                del self._processes[span]
+
     def _exec(self, row: Row, span: str) -> None:
         words = _words(row)
         line = bared(" ".join(words))
@@ -206,7 +230,7 @@ class Linker:
         linked: Link | None = None
         for at, above in enumerate(path):
             if above in self._askers and at:
-                open_ = self._candidates(above, row.at_ns)
+                open_ = self._askers[above].open_at(row.at_ns)
                 if linked is not None:
                     open_ = [one for one in open_ if one.use.id == linked.tool]
                 if (found := self._running(open_, run, line)) is not None:
@@ -254,7 +278,7 @@ class Linker:
         if len(run) < _SHORTEST_ELSEWHERE:
             return False
         fitting = [
-            one for asker in self._askers for one in self._candidates(asker, row.at_ns) if run in one.commands
+            one for asker in self._askers.values() for one in asker.open_at(row.at_ns) if run in one.commands
         ]
         if len(fitting) == 1:
             fitting[0].processes += 1
@@ -284,7 +308,7 @@ class Linker:
     def _explained(self, row: Row, asker: str, below: list[str]) -> bool:
         """Whether a call of this process explains what was done by it, or by one below it."""
         at_ns = self._moment(row)
-        open_ = self._candidates(asker, at_ns)
+        open_ = self._askers[asker].open_at(at_ns)
         found = self._naming(open_, row) if row.kind in FILES else None
         if found is not None:
             self._add(Link(found.one.use.id, found.evidence, seq=row.seq, ambiguous=found.ambiguous))

@@ -83,7 +83,10 @@ class Call(msgspec.Struct):
 
 
 class ToolUse(msgspec.Struct):
-    """One tool call: what was asked for and what the agent reported. `parent`: of the agent, see `Agent`."""
+    """One tool call: what was asked for and what the agent reported.
+
+    `since_ns`: when the model was asked; `until_ns`: when the agent went on, with or without a result (None: not yet).
+    """
 
     id: str
     call: str
@@ -93,6 +96,7 @@ class ToolUse(msgspec.Struct):
     since_ns: int
     asked: Row
     result: Row | None = None
+    until_ns: int | None = None
 
     @property
     def at_ns(self) -> int:
@@ -112,6 +116,7 @@ class Agent(msgspec.Struct):
     parent: str
     span: str
     calls: list[str] = msgspec.field(default_factory=list)
+    waiting: list[ToolUse] = msgspec.field(default_factory=list)
 
 
 class Turns:
@@ -179,8 +184,14 @@ class Turns:
         return known
 
     def _request(self, row: Row) -> None:
-        self._call(row).request = row
+        call = self._call(row)
+        call.request = row
         self._host(row)
+        # Every API wants the results of all calls in the next request: what is open after it never comes.
+        waiting = self.agents[call.agent].waiting
+        for tool in waiting:
+            tool.until_ns = row.at_ns if tool.turn != call.turn and tool.until_ns is None else tool.until_ns
+        waiting[:] = [tool for tool in waiting if tool.until_ns is None]
 
     def _response(self, row: Row) -> None:
         self._call(row).response = row
@@ -190,12 +201,15 @@ class Turns:
         tool, call = word(data.get("tool")), self.calls.get(word(data.get("call")))
         span, since_ns = (row.span or "run", row.at_ns) if call is None else (call.span, call.asked_ns)
         agent, turn = word(data.get("agent")), word(data.get("turn"))
-        self.tools.setdefault(tool, ToolUse(tool, word(data.get("call")), agent, turn, span, since_ns, row))
+        if tool not in self.tools:
+            use = self.tools[tool] = ToolUse(tool, word(data.get("call")), agent, turn, span, since_ns, row)
+            if agent in self.agents:
+                self.agents[agent].waiting.append(use)
 
     def _result(self, row: Row) -> None:
         tool = self.tools.get(word(row.data.get("tool")))
         if tool is not None and tool.result is None:
-            tool.result = row
+            tool.result, tool.until_ns = row, row.at_ns
 
     def _host(self, row: Row) -> None:
         if len(self.hosts) < 1000:

@@ -79,7 +79,7 @@ def cost_lines(calls: Sequence[Call]) -> Iterator[Line]:
         told = ", ".join(f"{text.escape(name)} ({count:,})" for name, count in total.unpriced.items())
         yield line((f"without a price: {told}", "gap"))
         if not total.priced:
-            yield line(("prices are those of the package genai-prices, if it is installed when the run is made", "dim"))
+            yield line(("prices come with the extra `cost` (genai-prices), if it is there when the run is made", "dim"))
 
 
 def _price(call: Call) -> Cell:

@@ -265,3 +265,30 @@ def test_a_command_is_not_run_by_the_process_that_asked() -> None:
              NetConnect(at_ns=220 * MS, span="p1", pid=4100, family="inet", transport="tcp", host=b"192.0.2.9", port=1),
              start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"env")]  # fmt: skip
     assert told(*items) == {"p2": ("x1", ALONE)}
+
+
+def test_a_call_whose_result_never_came_is_over_when_the_agent_goes_on() -> None:
+    items = [*agent(), *call(), wanted(200, "Fetch", {"url": "u"}), *call(400, "m2", "t2"),
+             start(500, "p2", 5, "p1", b"agent"), program(501, "p2", 5, b"git", b"status"),
+             wanted(600, "Other", {"a": "b"}, "x2", call="m2"),
+             start(700, "p3", 5, "p1", b"agent"), program(701, "p3", 5, b"git", b"status")]  # fmt: skip
+    assert told(*items) == {"p3": ("x2", ALONE)}
+
+
+def test_a_long_run_is_linked_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linking, "_MOST_PROCESSES", 20)
+    items: list[object] = [*agent()]
+    for number in range(300):
+        at = 1000 * (number + 1)
+        items += call(at, f"m{number}", f"t{number}")
+        items += [wanted(at + 10, "Bash", {"command": "make all"}, f"x{number}", call=f"m{number}"),
+                  start(at + 20, f"q{number}", 5, "p1", b"agent"),
+                  program(at + 21, f"q{number}", 5, b"sh", b"-c", b"make all"),
+                  ProcessExit(at_ns=(at + 30) * MS, span=f"q{number}", pid=5, status=0),
+                  told_result(at + 40, f"x{number}")]  # fmt: skip
+    linker = of_recording(FakeRecording(items), META)
+    assert [(link.tool, link.span, link.ambiguous) for link in linker.links] == [
+        (f"x{number}", f"q{number}", False) for number in range(300)
+    ]
+    assert len(linker._processes) <= 21
+    assert max(len(asker._begun) for asker in linker._askers.values()) <= 128
