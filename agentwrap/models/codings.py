@@ -7,7 +7,7 @@ ends early or is a bomb gives what came out of it until then, and a problem in w
 import sys
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 CODINGS_MAX = 4
@@ -117,6 +117,28 @@ def decode(data: bytes, encodings: bytes, limit_bytes: int) -> tuple[bytes, str]
     decoded = decoding.feed(data)
     decoding.end()
     return decoded, decoding.problem
+
+
+def decode_timed(
+    data: bytes, times: Iterable[tuple[int, int]], encodings: bytes, limit_bytes: int
+) -> tuple[bytes, list[tuple[int, int]], str]:
+    """As `decode`, of a body whose pieces have times.
+
+    `times`: (raw bytes, nanoseconds) of each piece. Those that come back are of decoded bytes; a piece of which nothing
+    came out has none.
+    """
+    decoding = Decoding(encodings, limit_bytes)
+    decoded: list[bytes] = []
+    told: list[tuple[int, int]] = []
+    position = 0
+    for size, at_ns in times:
+        out = decoding.feed(data[position : position + size])
+        position += size
+        if out:
+            decoded.append(out)
+            told.append((len(out), at_ns))
+    decoding.end()
+    return b"".join(decoded), told, decoding.problem
 
 
 def _stage(name: str) -> _Stage:

@@ -26,6 +26,7 @@ from agentwrap.models.codings import (
     TOO_MUCH,
     Decoding,
     decode,
+    decode_timed,
 )
 
 LIMIT = 1 << 20
@@ -209,6 +210,18 @@ def test_a_place_in_the_text_has_a_place_among_the_raw_bytes() -> None:
     plain = Decoding(b"", LIMIT)
     plain.feed(b"abc")
     assert [plain.raw_offset(number) for number in (0, 2, 9)] == [0, 2, 3]
+
+
+def test_pieces_keep_their_times() -> None:
+    coder = zlib.compressobj(wbits=31)
+    events = [b"event: ping\n\n", b'data: {"text": "Hi"}\n\n']
+    pieces = [coder.compress(b""), *[coder.compress(event) + coder.flush(zlib.Z_SYNC_FLUSH) for event in events]]
+    pieces.append(coder.flush())
+    times = [(len(piece), 10 * number) for number, piece in enumerate(pieces)]
+    expected = b"".join(events), [(len(events[0]), 10), (len(events[1]), 20)]
+    assert decode_timed(b"".join(pieces), times, b"gzip", LIMIT) == (*expected, "")
+    assert decode_timed(b"".join(pieces), times[:-1], b"gzip", LIMIT) == (*expected, ENDS_EARLY)
+    assert decode_timed(b"abc", [(1, 5), (2, 6)], b"", LIMIT) == (b"abc", [(1, 5), (2, 6)], "")
 
 
 def test_the_libraries_wait_until_they_are_needed() -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 CHUNK_LINE_MAX = 4096
 TRAILERS_MAX = 16_384
+DETAIL_MAX = 200
 
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 _FIELD_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
@@ -17,11 +18,11 @@ _TOO_LONG = b"a chunk that is longer than its size"
 
 
 class UnreadableError(ValueError):
-    """Bytes that cannot be read on. `detail`: why, in words; it may end with foreign bytes."""
+    """Bytes that cannot be read on. `detail`: why, in words; it may end with foreign bytes, and is cut off."""
 
     def __init__(self, detail: bytes) -> None:
         super().__init__(detail)
-        self.detail = detail
+        self.detail = detail[:DETAIL_MAX]
 
 
 class Framing(Protocol):

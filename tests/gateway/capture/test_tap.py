@@ -6,6 +6,7 @@ import pytest
 from gateway.capture.listening import ABOUT, Listening, Step
 
 from agentwrap.events.exchange import ExchangeBegan, ExchangeEnded, ExchangeReceived, ExchangeResponded, ExchangeSent
+from agentwrap.gateway.capture.framing import DETAIL_MAX
 from agentwrap.gateway.capture.heads import HEAD_MAX
 from agentwrap.gateway.capture.requests import OPEN_MAX
 
@@ -239,6 +240,11 @@ def test_what_came_before_something_unreadable_is_told() -> None:
 def test_a_server_that_speaks_unasked(up: bytes, down: bytes, method: bytes, detail: bytes) -> None:
     last = Listening().step("up", up).step("down", down).heard[-1]
     assert (last.method, last.ending, last.detail) == (method, "unreadable", detail)
+
+
+def test_what_is_said_of_foreign_bytes_is_short() -> None:
+    listening = Listening().step("up", CHUNKS.replace(b"chunked", b"x" * 5000))
+    assert listening.only.detail == (UNKNOWN + b"x" * 5000)[:DETAIL_MAX]
 
 
 def test_an_unreadable_request_ends_those_before_it() -> None:
