@@ -79,10 +79,15 @@ class Capture:
         self._workers = Workers()
         self._network = _own_network()
         self._led: OrderedDict[int, Endpoint] = OrderedDict()
+        self._enclosed: set[str] = set()  # spans of processes that restrict their own connections
         self._alive = True
         self._hearing = select.poll()
         self._hearing.register(settings.callers, select.POLLOUT)
-        handlers: dict[str, Handler] = {"connect": self._connect, "getpeername": self._getpeername}
+        handlers: dict[str, Handler] = {
+            "connect": self._connect,
+            "getpeername": self._getpeername,
+            "landlock_create_ruleset": self._landlock,
+        }
         self._table = {
             key: (name, handlers.get(name, self._socketcall), key[0] == ARCH_X86_64)
             for key, name in watched.names().items()
@@ -139,7 +144,7 @@ class Capture:
         with sock:
             if sock.type != socket.SOCK_STREAM or sock.family != sockaddr.family_of(raw) or _state(sock) != _CLOSED:
                 return PASS
-            unfit = self._unfit(call.tid, sock, to)
+            unfit = self._unfit(call, sock, to)
             if unfit:
                 self._past(call.process, "not-led", f"to {to.host} port {to.port}: {unfit}")
                 return PASS
@@ -154,11 +159,27 @@ class Capture:
         host = ("127.0.0.1" if plain.version == 4 else "::1") if plain.is_unspecified else str(plain)
         return Target(host, to.port) in self._settings.targets or Target("", to.port) in self._settings.targets
 
-    def _unfit(self, tid: int, sock: socket.socket, to: Endpoint) -> str:
+    def _landlock(self, call: Call, arguments: Arguments) -> int:
+        """A process that closes TCP for itself and its children (landlock(7)): we are not bound by what it asks for."""
+        size = min(arguments[1], 16)
+        if arguments[0] and size == 16 and any(read(self._memory, call.tid, arguments[0], size)[8:]):
+            self._enclosed.add(call.process.span)
+        return PASS
+
+    def _is_enclosed(self, process: Process | None) -> bool:
+        while process is not None and self._enclosed:
+            if process.span in self._enclosed:
+                return True
+            process = process.parent
+        return False
+
+    def _unfit(self, call: Call, sock: socket.socket, to: Endpoint) -> str:
         """Why this socket cannot be connected to the gateway in place of `to`; nothing if it can."""
+        if self._is_enclosed(call.process):
+            return "the program restricts its own connections"
         if sock.proto != socket.IPPROTO_TCP:
             return "it speaks another protocol than TCP"
-        if self._network_of(tid, sock) != self._network:
+        if self._network_of(call.tid, sock) != self._network:
             return "it belongs to another network"
         if to.ip.is_link_local:
             return "a link-local address"

@@ -357,3 +357,26 @@ def test_the_users_own_authorities_stay_believed(world: World) -> None:
     names = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
     script = f"import os; print(*(open(os.environ[name]).read().count('BEGIN') for name in {names}))"
     assert world.run(sys.executable, "-c", script).stdout == b"2 1\n"
+
+
+LANDLOCKED = r"""
+import ctypes, errno, socket, struct, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+# landlock_create_ruleset(2), landlock_restrict_self(2): no TCP connect at all
+attribute = struct.pack("=QQ", 0, 2)
+ruleset = libc.syscall(444, attribute, len(attribute), 0)
+if ruleset < 0: print("none"); sys.exit()
+libc.prctl(38, 1, 0, 0, 0)
+if libc.syscall(446, ruleset, 0): print("none"); sys.exit()
+ask = "import errno, socket; print(errno.errorcode[socket.socket().connect_ex(('203.0.113.10', 443))])"
+exec(ask); sys.stdout.flush(); subprocess.run([sys.executable, "-c", ask])
+"""
+
+
+def test_a_program_that_closed_its_own_network_does_not_get_out_through_us(world: World) -> None:
+    ran = world.run(sys.executable, "-c", LANDLOCKED)
+    if ran.stdout == b"none\n":
+        pytest.skip("no Landlock for TCP here (Linux 6.7)")
+    assert ran.stdout == b"EACCES\nEACCES\n", ran.stderr
+    assert ran.events("net.closed") == []
+    assert {event.data["cause"] for event in ran.events("gap")} == {"not-led"}

@@ -51,11 +51,12 @@ _SOCKETCALL = (2, 3, 4, 11, 16, 20)
 _SOCKETCALL_GUARD = (1, 7, 12, 17, 19)
 _SOCKETCALL_FAMILIES = (1, 8)  # socket, socketpair
 _SOCKETCALL_CAPTURE = (7,)  # getpeername
+_CAPTURE = "getpeername landlock_create_ruleset".split()
 _FAMILIES, _COOKED = (1, 16), (2, 10)  # AF_UNIX, AF_NETLINK; AF_INET, AF_INET6 but for raw ones (linux/socket.h)
 _SIGNALS = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal".split()
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # asm-generic/ioctls.h
 _RINGS = "io_uring_setup io_uring_enter io_uring_register".split()
-_SILENT = "bind listen seccomp socket socketpair getpeername process_vm_readv ioctl".split()
+_SILENT = "bind listen seccomp socket socketpair getpeername process_vm_readv ioctl landlock_create_ruleset".split()
 # Where the guard makes sockets and speaks for them. `recvfrom` is asked about where it wants to know the sender.
 _GUARD = "socket getpeername recvmsg recvmmsg recvmmsg_time64".split()
 
@@ -134,7 +135,7 @@ def _rules(
     by_name["socketcall"] = ArgumentIn(0, socketcalls)
     by_name |= _judged_rules(judged)
     if capture:
-        by_name["getpeername"] = Always()
+        by_name |= dict.fromkeys(_CAPTURE, Always())
     if guard:
         by_name |= dict.fromkeys(_GUARD, Always())
         by_name["recvfrom"] = ArgumentNonzero(4)

@@ -118,7 +118,7 @@ def test_input_for_a_terminal_is_reported_and_nothing_else_of_terminals() -> Non
 
 
 def test_calls_told_to_begin_anew_are_reported_ones() -> None:
-    abis = watched.abis(guard=True, judged=watched.Judged(*[True] * len(watched.Judged._fields)))
+    abis = watched.abis(guard=True, capture=True, judged=watched.Judged(*[True] * len(watched.Judged._fields)))
     reported = {watched.names()[abi.audit_arch, number] for abi in abis for number in abi.rules}
     assert reported >= watched.NEVER_SLEEP
     assert not watched.NEVER_SLEEP & {"open", "openat", "openat2", "creat", "connect", "sendto", "sendmsg", "sendmmsg"}
@@ -128,3 +128,12 @@ def test_stopping_at_every_call_applies_the_same_rules() -> None:
     rules = watched.by_call(reads=False)
     for abi in watched.abis():
         assert {number: rule for (arch, number), rule in rules.items() if arch == abi.audit_arch} == abi.rules
+
+
+def test_leading_connections_to_a_gateway_adds_calls_and_changes_none_but_one() -> None:
+    """socketcall(2) of i386 says more; the rest of what is reported stays as it is."""
+    for plain, leading in zip(watched.abis(), watched.abis(capture=True), strict=True):
+        names = {number: name for (arch, number), name in watched.names().items() if arch == plain.audit_arch}
+        differing = {names[n] for n in leading.rules if leading.rules[n] != plain.rules.get(n)}
+        assert differing - {"socketcall"} == {"getpeername", "landlock_create_ruleset"}
+        assert plain.rules.keys() <= leading.rules.keys()

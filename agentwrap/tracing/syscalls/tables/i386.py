@@ -88,6 +88,7 @@ NUMBERS: dict[str, int] = {
     "openat2": 437,
     "pidfd_getfd": 438,
     "mount_setattr": 442,
+    "landlock_create_ruleset": 444,
     "fchmodat2": 452,
     "setxattrat": 463,
     "removexattrat": 466,
