@@ -71,7 +71,7 @@ def _with_scheme(value: bytes, port: int) -> bytes:
 
 def _targets(url: bytes) -> set[Target]:
     match = _URL.fullmatch(url.strip())
-    if match is None:
+    if match is None or not (match[2] or match[3]):
         return set()
     port = int(match[3]) if match[3] else _DEFAULT_PORTS[match[1].lower()]
     if port > 65535:
