@@ -75,7 +75,7 @@ class _Process(msgspec.Struct):
     parent: str
     start_ns: int
     cwd: str = ""
-    over: bool = False
+    ended: str | None = None
 
 
 class _Open(msgspec.Struct):
@@ -118,6 +118,7 @@ class Linker:
     def __init__(self, cwd: str = "", started_unix_ns: int = 0, turns: Turns | None = None) -> None:
         self.turns = turns or Turns()
         self._started_ns = started_unix_ns
+        self._told_until_ns = 0 if turns is None else _FOREVER_NS
         self.links: list[Link] = []
         self._cwd = cwd
         self._by_span: dict[str, Link] = {}
@@ -168,20 +169,16 @@ class Linker:
 
     def _told(self, row: Row) -> None:
         self.turns.follow(row)
-        if row.kind != "tool.call" or (tool := self.turns.tools.get(word(row.data.get("tool")))) is None:
-            return
-        if tool.asked is row:
+        self._told_until_ns = max(self._told_until_ns, row.at_ns)
+        tool = self.turns.tools.get(word(row.data.get("tool"))) if row.kind == "tool.call" else None
+        if tool is not None and tool.asked is row:
             self._opened(tool)
-            # The kernel's word may come before the gateway's.
-            late = list(self._recent)
-            self._recent.clear()
-            for act in late:
-                if act.at_ns < tool.since_ns or self.link_of(act) is not None:
-                    continue
-                if act.kind == "process.exec":
-                    self._exec(act, act.span or "")
-                else:
-                    self._act(act)
+        # The kernel's word may come before the gateway's.
+        late = list(self._recent)
+        self._recent.clear()
+        for act in late:
+            if self.link_of(act) is None:
+                self._exec(act, act.span or "") if act.kind == "process.exec" else self._act(act)
 
     def _opened(self, tool: ToolUse) -> None:
         arguments = to_text(tool.asked.data.get("arguments"))
@@ -204,7 +201,7 @@ class Linker:
             return
         if row.kind == "process.exit":
             if span in self._processes:
-                self._processes[span].over = True
+                self._processes[span].ended = _exit(row)
             tool = self._runs.pop(span, "")
             if tool:
                 self._exits[tool] = _exit(row)
@@ -218,7 +215,7 @@ class Linker:
     def _forget(self) -> None:
         """Let go of processes that were over first; what they began may still be running, and then stands alone."""
         if len(self._processes) > _MOST_PROCESSES:
-            over = [span for span, process in self._processes.items() if process.over]
+            over = [span for span, process in self._processes.items() if process.ended is not None]
             for span in over[: _MOST_PROCESSES // 2]:
                 del self._processes[span]
 
@@ -263,6 +260,9 @@ class Linker:
         if found.evidence == RUNS or one.use.id not in self._runs.values():
             self._runs = {at: tool for at, tool in self._runs.items() if tool != one.use.id}
             self._runs[span] = one.use.id
+            ended = self._processes[span].ended if span in self._processes else None
+            if ended is not None:
+                self._exits[one.use.id] = ended
         if linked is None:
             one.processes += 1
             top = self._topmost(path, one.use.since_ns)
@@ -358,6 +358,8 @@ class Linker:
 
     def _alone(self, open_: list[_Open], row: Row, at_ns: int) -> _Open | None:
         """The only call that was open, if nothing tells that this is the agent's own doing."""
+        if at_ns > self._told_until_ns:
+            return None  # what the wire has to say about this moment is still to come
         # A call that started an agent is explained by that agent's calls.
         left = [one for one in open_ if one.use.at_ns <= at_ns and one.use.id not in self._above]
         if len(left) != 1 or left[0].processes or left[0].files or left[0].use.asked.data.get("provider_side"):

@@ -292,3 +292,15 @@ def test_a_long_run_is_linked_in_bounded_memory(monkeypatch: pytest.MonkeyPatch)
     ]
     assert len(linker._processes) <= 21
     assert max(len(asker._begun) for asker in linker._askers.values()) <= 128
+
+
+def test_what_comes_late_from_the_wire_is_waited_for() -> None:
+    late = [wanted(200, "Edit", {"path": "x"}), told_result(290), *call(290, "m2", "t2"),
+            wanted(295, "Bash", {"command": "make a"}, "x2", call="m2")]  # fmt: skip
+    acts = [start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"sh", b"-c", b"make a"),
+            ProcessExit(at_ns=350 * MS, span="p2", pid=5, status=3)]  # fmt: skip
+    linker = Linker(CWD)
+    for row in FakeRecording([*agent(), *call(), *acts, *late]).rows():
+        linker.feed(row)
+    assert [(link.tool, link.evidence) for link in linker.links] == [("x2", RUNS)]
+    assert linker.status_of("x2") == "exit 3"
