@@ -1,8 +1,7 @@
 """The same connect again and again: the first ones are told each, then they are counted and told together. Pure.
 
-However often a program tries, the rows stay few; the counts are exact once the process has ended. Nothing is told by
-the clock here, and the first ones are told each, as what they connect to next is worth its own row: what was judged is
-counted otherwise (`events.repeats`).
+However often a program tries, the rows stay few; the counts are exact once the process has ended. Judgements are counted
+by another rule (`events.repeats`): only the first is told at once there, and a clock tells the rest.
 """
 
 from collections.abc import Iterator
