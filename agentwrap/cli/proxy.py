@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Exit status: 0 when ended by Ctrl-C or SIGTERM, 125 if agentwrap failed.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Listen on 127.0.0.1:N (a free one).")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
+              help="Listen on 127.0.0.1:N (a free one).")  # fmt: skip
 @click.option("--intercept", multiple=True, type=ModelHost(), metavar="HOST[:PORT]",
               help="Read what goes to this host over TLS, too, not only to the known model hosts.")  # fmt: skip
 @click.option("-o", "--output", "output_file", metavar="FILE", help="Where the recording goes (default: state folder).")

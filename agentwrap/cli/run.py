@@ -77,7 +77,7 @@ def host_facts() -> dict[str, str]:
 
 
 def signing_key() -> Path | None:
-    """This user's key, if there is one."""
+    """The key of this user, if there is one."""
     from agentwrap.recording import places
 
     key = places.key_paths(os.environ)[0]

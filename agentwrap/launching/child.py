@@ -56,8 +56,8 @@ class ChildPlan(msgspec.Struct, frozen=True):
     `allow_program`, which only refuses, where every call is stopped at.
     `ignored` are the signals that were ignored when we were started. `inherit` are descriptors kept besides 0-2.
     `enclosure`: namespaces to join, `landlock`: restrictions to put on, `no_new_privs`: even where nothing asks for it.
-    `without`: numbers of capabilities that neither the command nor anything below it is to have. `environment_alone`: in
-    place of `environment` where no listener hears of calls; None: the same.
+    `without`: numbers of capabilities that neither the command nor anything below it is to have. `environment_alone`:
+    in place of `environment` where no listener hears of calls; None: the same.
     """
 
     path: bytes

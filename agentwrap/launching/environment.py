@@ -18,7 +18,9 @@ _OLLAMA_PORT, _LM_STUDIO_PORT = 11434, 1234
 _URLS = frozenset({b"CODE_ASSIST_ENDPOINT", b"AZURE_OPENAI_ENDPOINT", b"OLLAMA_HOST"})
 _SUFFIXES = (b"_BASE_URL", b"_API_BASE")
 _PROXIES = frozenset({b"http_proxy", b"https_proxy", b"all_proxy"})
-_URL = re.compile(rb"(https?)://(?:[^/?#@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:/?#\[\]@]*)(?::([0-9]{1,5}))?(?:[/?#].*)?", re.I)
+_URL = re.compile(
+    rb"(https?)://(?:[^/?#@]*@)?(\[[0-9A-Fa-f:.]+\]|[^:/?#\[\]@]*)(?::([0-9]{1,5}))?(?:[/?#].*)?", re.IGNORECASE
+)
 
 # Where clients look for all authorities they trust; each of them replaces the client's own list.
 _BUNDLES = (

@@ -103,7 +103,7 @@ class ProxySession:
         """What clients need in their environment, as lines for a POSIX shell."""
         address = b"http://127.0.0.1:%d" % self._port
         given = self._options.environment
-        proxies = {name: address for name in (b"HTTPS_PROXY", b"HTTP_PROXY", b"https_proxy", b"http_proxy")}
+        proxies = dict.fromkeys((b"HTTPS_PROXY", b"HTTP_PROXY", b"https_proxy", b"http_proxy"), address)
         authority = dict(self._files.paths)
         urls = environment.with_base_urls(given, self._port)
         changed = {name: value for name, value in urls.items() if given.get(name) != value}

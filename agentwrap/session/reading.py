@@ -1,8 +1,8 @@
 """How a run's model traffic comes to be read: what the agent's environment gets for it, and what the record says of it.
 
-    gateway   the network is confined: everything passes the gateway
-    capture   the tracer leads connections to model servers to the gateway
-    base-url  clients are told of our reverse proxy, by the variables that they take a base URL from
+gateway   the network is confined: everything passes the gateway
+capture   the tracer leads connections to model servers to the gateway
+base-url  clients are told of our reverse proxy, by the variables that they take a base URL from
 """
 
 from typing import Literal

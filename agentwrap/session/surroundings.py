@@ -69,7 +69,7 @@ class Surroundings(msgspec.Struct):
             self.connector.close()
 
     def wait_until_ready(self, mode: str) -> None:
-        """Until the gateway listens and its authority is known, where a run cannot begin without. Raises AgentwrapError."""
+        """Until the gateway listens and its authority is known, where a run needs them. Raises AgentwrapError."""
         gateway = self.gateway
         if gateway is None or self.reading.way(mode) == "base-url":
             return

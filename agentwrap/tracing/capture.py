@@ -2,7 +2,8 @@
 
 A connect(2) to port 443, or to a server that the environment names, is performed by the tracer on a duplicate of the
 program's socket, towards the gateway, which is told first who calls and whom. Everything else is let go as it is. This
-is no enforcement: what cannot be led there (a socket bound to a device, a nested network) goes its own way and is a gap.
+is no enforcement: what cannot be led there (a socket bound to a device, a network of its own) goes its own way and is a
+gap.
 """
 
 import errno
@@ -47,8 +48,8 @@ Handler = Callable[[Call, Arguments], int]
 class CaptureSettings:
     """The gateway, and whose connections go to it. `tcp_port`: of its listener on 127.0.0.1.
 
-    `callers`: the SEQPACKET socket that tells it who calls. `targets`: servers besides port 443 of every address. `used`:
-    memory shared with the supervisor, whose first byte is set when a connection is led to the gateway.
+    `callers`: the SEQPACKET socket that tells it who calls. `targets`: servers besides port 443 of every address.
+    `used`: memory shared with the supervisor, whose first byte is set when a connection is led to the gateway.
     """
 
     tcp_port: int
@@ -308,7 +309,7 @@ def _bind_source(sock: socket.socket) -> int:
 
 
 def _has_route(to: Endpoint) -> bool:
-    """Whether the machine would send anything there; nothing is sent. Else the program's own connect fails, as it should."""
+    """Whether the machine would send anything there; nothing is sent. Else the program's own connect fails as well."""
     plain = to.plain
     family = AF_INET if plain.version == 4 else AF_INET6
     try:

@@ -104,15 +104,13 @@ def _head(request: Request, target: bytes, host: bytes) -> bytes:
     """The head as the server is to have it: order, case and every other field as they came."""
     first, *lines = request.raw[:-4].split(b"\r\n")
     version = first.rpartition(b" ")[2]
-    kept = []
-    named = False
-    for line in lines:
-        name = line.partition(b":")[0].lower()
-        if name == b"host":
-            line, named = line.partition(b":")[0] + b": " + host, True
-        if name not in _HOP:
-            kept.append(line)
-    if not named:
+    fields = [(line.partition(b":")[0], line) for line in lines]
+    kept = [
+        name + b": " + host if name.lower() == b"host" else line
+        for name, line in fields
+        if name.lower() not in _HOP
+    ]
+    if not any(name.lower() == b"host" for name, _ in fields):
         kept.insert(0, b"Host: " + host)
     return b"\r\n".join([request.method + b" " + target + b" " + version, *kept]) + b"\r\n\r\n"
 
