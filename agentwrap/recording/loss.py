@@ -15,6 +15,12 @@ _WEAKENS: tuple[tuple[str, CoverageKind], ...] = (
     ("net.send", "udp"),
     ("net.", "bind"),
     ("dns.", "dns"),
+    ("model.", "model"),
+    ("tool.", "model"),
+    ("http.", "model"),
+    ("claim", "model"),
+    ("session.", "model"),
+    ("content.body", "model"),
     ("content", "file-write"),
 )
 _NEVER_DROPPED = frozenset({"run.start", "run.end", "gap", "coverage"})
@@ -33,6 +39,8 @@ def may_drop(item: Item) -> bool:
 
 
 def _kind(item: Item) -> str:
+    if isinstance(item, Content):
+        return f"content.{item.role}"
     return str(type(item).__struct_config__.tag)
 
 
@@ -69,7 +77,7 @@ class Losses:
                 at_ns=at_ns,
                 what=what,
                 cause=cause,
-                could_hide=f"{told.events} events and {told.contents} file contents were not kept",
+                could_hide=f"{told.events} events and {told.contents} contents were not kept",
                 from_ns=told.from_ns,
                 to_ns=told.to_ns,
                 detail=detail,

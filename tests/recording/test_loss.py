@@ -22,8 +22,13 @@ def test_what_suffers() -> None:
         "net.send",
         "net.bind",
         "dns.server",
+        "model.request",
+        "tool.result",
+        "content.body",
+        "content.before",
     )
     told = ["exec", "process", "file-read", "file-write", "connect", "udp", "bind", "dns"]
+    told += ["model", "model", "model", "file-write"]
     assert [weakens(kind) for kind in kinds] == told
 
 
@@ -37,7 +42,14 @@ def test_gaps_count_exactly_and_once() -> None:
     assert losses
     gaps = {gap.what: gap for gap in losses.gaps(200, b"why")}
     assert (gaps["connect"].from_ns, gaps["connect"].to_ns, gaps["connect"].detail) == (3, 9, b"why")
-    assert gaps["connect"].could_hide.startswith("3 events and 0 file contents")
-    assert gaps["file-write"].could_hide.startswith("0 events and 1 file contents")
+    assert gaps["connect"].could_hide.startswith("3 events and 0 contents")
+    assert gaps["file-write"].could_hide.startswith("0 events and 1 contents")
     assert losses.total == 5
     assert list(losses.gaps(200, b"")) == []
+
+
+def test_a_piece_of_a_message_weakens_what_is_known_of_models() -> None:
+    losses = Losses()
+    losses.add(Content(sha=b"", data=b"x", role="body"), "recorder-stalled", 100)
+    (gap,) = losses.gaps(200, b"")
+    assert (gap.what, gap.could_hide) == ("model", "0 events and 1 contents were not kept")

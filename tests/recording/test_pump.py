@@ -155,8 +155,8 @@ def test_what_does_not_fit_is_dropped_and_counted_exactly(tmp_path: Path, monkey
         denied = len(list(reader.rows(kinds=["process.denied"])))
         gaps = {row.data["what"]: row.data["could_hide"] for row in reader.rows(kinds=["gap"])}
     assert denied == 1000
-    assert gaps["connect"].startswith(f"{1000 - kept} events and 0 file contents")
-    assert gaps["file-write"].startswith("0 events and 1 file contents")
+    assert gaps["connect"].startswith(f"{1000 - kept} events and 0 contents")
+    assert gaps["file-write"].startswith("0 events and 1 contents")
     assert pump.dropped == 1000 - kept + 1
 
 

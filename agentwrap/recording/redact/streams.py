@@ -15,7 +15,7 @@ _WHOLE_LINE_BYTES = 1 << 20
 
 def texts_of(data: bytes) -> tuple[tuple[int, ...], ...]:
     """start, end, start, end, ... of the pieces of each text in `data`; nothing where it is no such stream."""
-    if data[:1] not in b"{[" and data.find(b"data:") < 0:
+    if data.count(b"\n") < _FEWEST - 1 or (data[:1] not in b"{[" and data.find(b"data:") < 0):
         return ()
     begins = [match.end() for match in _LINES.finditer(data)]
     if len(begins) < _FEWEST:
