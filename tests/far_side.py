@@ -1,6 +1,7 @@
 """Small servers for a test's internet: one thread each, on sockets that exist already."""
 
 import datetime as dt
+import select
 import socket
 import ssl
 import threading
@@ -76,6 +77,16 @@ def http(listener: socket.socket, name: str) -> Server:
 
     server = Server(listener, talk)
     return server
+
+
+def join(one: socket.socket, other: socket.socket) -> None:
+    """Bytes both ways until one of them ends."""
+    ends = {one: other, other: one}
+    while ready := select.select([*ends], [], [], 60)[0]:
+        for end in ready:
+            if not (data := end.recv(65536)):
+                return
+            ends[end].sendall(data)
 
 
 def echo(listener: socket.socket) -> Server:

@@ -173,15 +173,15 @@ class Connection:
         interceptor = self._stage.interceptor
         if interceptor is None:
             return None
-        from agentwrap.gateway.interception.attempt import Attempt
+        from agentwrap.gateway.interception.attempt import Attempt, Way
 
         attempt = self._attempt = Attempt(interceptor, passage, nursery, self._span, self._pid)
 
         async def inside(hello: Hello, held: bytes, meant: Meant) -> Done | None:
-            host = _named(hello, meant), self._port
+            host = _named(hello, meant), meant.verdict.port
             if not interceptor.wants(*host):
                 return None
-            plain = await attempt.make(hello, held, host, meant.address)
+            plain = await attempt.make(hello, held, host, Way(self._led_to, self._port, meant.tunnels))
             if plain is None:
                 return None
             self._passage = plain
@@ -207,7 +207,7 @@ class Connection:
                 pid=self._pid,
                 scheme="https" if intercepted else "http",
                 host=verdict.host.encode(),
-                port=self._port,
+                port=verdict.port,
                 intercepted=intercepted,
             )
             passage.tap = self._stage.taps(about)

@@ -44,10 +44,14 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Meant(msgspec.Struct, frozen=True):
-    """Whom a stretch of a connection is allowed to reach. `address`: None inside of a proxy's tunnel."""
+    """Whom a stretch of a connection is allowed to reach. `address`: None inside of a proxy's tunnel.
+
+    `tunnels`: the requests by which it came to be one, the outermost first.
+    """
 
     verdict: Verdict
     address: Address | None
+    tunnels: tuple[bytes, ...] = ()
 
 
 Stream = RequestStream | H2RequestStream
@@ -102,7 +106,7 @@ class Inspection:
         if isinstance(kind, flights.Tls):
             refusal, verdict = await self._tls(kind, meant)
             if refusal is None and self._inside is not None:
-                done = await self._inside(kind.hello, data, Meant(verdict, meant.address))
+                done = await self._inside(kind.hello, data, Meant(verdict, meant.address, meant.tunnels))
                 if done is not None:
                     return done.refusal
         elif isinstance(kind, flights.Http | flights.H2PriorKnowledge):
@@ -111,7 +115,7 @@ class Inspection:
             if self._listen is not None and isinstance(kind, flights.Http):
                 self._listen(self._passage, meant.verdict)
             if self._judge.observes:
-                return await self._watched(stream, meant, data)
+                return await self._watched(stream, meant, data, depth)
             return await self._requests(stream, meant, data, depth)
         elif isinstance(kind, flights.Malformed):
             refusal = await self._malformed(kind.protocol, kind.why, meant)
@@ -179,21 +183,25 @@ class Inspection:
         verdict = await self._settle(verdict, self.protocol)
         return None if verdict.passes else Refusal(verdict, words)
 
-    async def _watched(self, stream: Stream, meant: Meant, data: bytes) -> Refusal | None:
+    async def _watched(self, stream: Stream, meant: Meant, data: bytes, depth: int) -> Refusal | None:
         """Nothing is refused: requests are told as they pass, and what cannot be read passes, too."""
+        unanswered = False
         while data:
             try:
-                items = deque(stream.feed(data))
-                while items:
-                    item = items.popleft()
-                    if isinstance(item, Request):
-                        verdict, meant_now = self._judged(item, meant)
-                        if verdict is not meant_now:
-                            await self._settle(verdict, self.protocol)
-                        items.extendleft(reversed(stream.accept()))
+                tunnel, others = await self._told_of(stream, meant, data)
             except HttpError:
                 break
+            # Nobody has looked at the answers to others: which one is the tunnel's could not be told.
+            unanswered = unanswered or others
+            tunnel = None if unanswered else tunnel
+            answers = _Requests(self._passage, stream) if tunnel is not None else None
             if not await self._passage.send_up(data):
+                return None
+            if tunnel is not None and answers is not None and await answers.switched():
+                if depth < _TUNNELS_MAX and not answers.rest([]):
+                    self._passage.begin_anew()
+                    return await self.carry(tunnel, b"", depth + 1)
+                await self._passage.carry_up()
                 return None
             if not stream.wants_data:
                 data = b""
@@ -205,6 +213,26 @@ class Inspection:
         if not data or await self._passage.send_up(data):
             await self._passage.carry_up()
         return None
+
+    async def _told_of(self, stream: Stream, meant: Meant, data: bytes) -> tuple[Meant | None, bool]:
+        """Tell the requests in `data`, which pass. Where a tunnel asked for leads, and whether there were other requests."""
+        tunnel: Meant | None = None
+        others = False
+        items = deque(stream.feed(data))
+        while items:
+            item = items.popleft()
+            if isinstance(item, Request):
+                verdict, own = self._judged(item, meant)
+                if verdict is not own:
+                    await self._settle(verdict, self.protocol)
+                tunnel = self._tunnel(item, verdict, meant)
+                others = others or tunnel is None
+                items.extendleft(reversed(stream.accept()))
+        return tunnel, others
+
+    @staticmethod
+    def _tunnel(request: Request, verdict: Verdict, meant: Meant) -> Meant | None:
+        return Meant(verdict, None, (*meant.tunnels, request.raw)) if request.is_connect else None
 
     def _judged(self, request: Request, meant: Meant) -> tuple[Verdict, Verdict]:
         """The verdict on a request, and the one that needs no telling."""
@@ -238,6 +266,7 @@ class Inspection:
             if not held or await self._passage.send_up(held):
                 await self._passage.carry_up()
             return None
+        self._passage.begin_anew()
         return await self.carry(tunnel, held, depth + 1)
 
     async def _each(
@@ -260,7 +289,7 @@ class Inspection:
                     verdict = await self._settle(verdict, self.protocol)
                     if not verdict.passes:
                         return Refusal(verdict, _forbidden(verdict, item))
-                tunnel = Meant(verdict, None) if item.is_connect else None
+                tunnel = self._tunnel(item, verdict, meant)
                 if not await self._passage.send_up(item.raw):
                     return None
                 items.extendleft(reversed(requests.stream.accept()))
@@ -309,6 +338,14 @@ class _Requests:
             items, self._items = self._items, []
             return items
         return await self._read()
+
+    async def switched(self) -> bool:
+        """Whether the server does what the last request asks for: from here on the client speaks to somebody else."""
+        while self.stream.state == "switching" and not self._ended and self._error is None:
+            self._news = trio.Event()
+            await self._news.wait()
+        self._passage.observe = None
+        return self.stream.state == "tunnel"
 
     def rest(self, items: list[Item]) -> bytes:
         """What the client has said inside of a tunnel already: `items` and what came with the server's answer."""

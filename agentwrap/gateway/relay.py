@@ -90,7 +90,7 @@ class Passage:
 
     __slots__ = (
         *("client", "server", "up_bytes", "down_bytes", "ending", "detail", "observe", "tap", "room", "writing"),
-        *("over", "_left", "_down_over", "_down_scope", "_down_parked"),
+        *("over", "_left", "_down_over", "_down_scope", "_down_parked", "_unanswered"),
     )
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
@@ -108,6 +108,7 @@ class Passage:
         self._down_over = trio.Event()
         self._down_scope: trio.CancelScope | None = None
         self._down_parked = trio.Event()
+        self._unanswered = 0
 
     async def up(self) -> None:
         """Client to server until the client ends; then the server is told so."""
@@ -144,11 +145,16 @@ class Passage:
 
         False: the server has said something already; `resume` then goes on if it was stopped.
         """
-        if self._down_scope is None or self.down_bytes or self.writing or self._down_over.is_set():
+        before = self._unanswered
+        if self._down_scope is None or self.down_bytes > before or self.writing or self._down_over.is_set():
             return False
         self._down_scope.cancel()
         await self._down_parked.wait()
-        return not (self.down_bytes or self._down_over.is_set())
+        return not (self.down_bytes > before or self._down_over.is_set())
+
+    def begin_anew(self) -> None:
+        """What the server has said so far is over and done with: what follows is a conversation of its own."""
+        self._unanswered = self.down_bytes
 
     def resume(self, nursery: trio.Nursery) -> None:
         """Go on after `take`, if it stopped anything."""

@@ -264,6 +264,70 @@ print("echoed")
     assert gaps(ran) == []
 
 
+def tunnels(place: Place, asked: list[bytes]) -> None:
+    """A proxy on second.example:3128 that wants to be asked twice (407), then leads to where it is asked for."""
+
+    def head(connection: socket.socket) -> bytes:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            more = connection.recv(1)
+            if not more:
+                return b""
+            data += more
+        return data
+
+    def talk(connection: socket.socket) -> None:
+        while request := head(connection):
+            asked.append(request.split(b"\r\n")[0])
+            if b"Proxy-Authorization" in request:
+                break
+            refusal = b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=p\r\nContent-Length: 2\r\n\r\nno"
+            connection.sendall(refusal)
+        else:
+            return
+        with place.net.stream("192.0.2.2") as far:
+            far.connect(("192.0.2.1", 443))
+            connection.sendall(b"HTTP/1.1 200 Yes\r\n\r\n")
+            far_side.join(connection, far)
+
+    place.serve(place.net.listen("192.0.2.2", 3128), talk)
+
+
+PROXY = ("--proxy", "http://me:secret@second.example:3128", "--proxy-anyauth")
+
+
+def test_tls_inside_of_a_tunnel_through_a_proxy(place: Place, site: sites.Site, tier: str) -> None:
+    """Read like any other; by a client that refuses, the tunnel is asked for again, and passed through."""
+    need("curl")
+    asked: list[bytes] = []
+    tunnels(place, asked)
+    curl = " ".join([*CURL, *PROXY])
+    script = f"""
+    {curl} https://allowed.example/name
+    {curl} --cacert ../ca.pem https://allowed.example/name; echo $?
+    {curl} https://allowed.example/name; {curl} --cacert ../ca.pem https://allowed.example/name
+    """
+    ran = run(place, tier, ["sh", "-c", script])
+    assert ran.out.split() == [b"allowed.example", b"60", b"allowed.example", b"allowed.example"], ran.err
+    assert asked == [b"CONNECT allowed.example:443 HTTP/1.1"] * 8
+    inside = [row.data for row in ran.of("http.exchange") if row.data["method"] == "GET"]
+    assert [(one["host"], one["port"], one["path"], one["status"]) for one in inside] == [
+        ("allowed.example", 443, "/name", 200)
+    ]
+    assert "allowed.example:443 not intercepted (client-refused), 3 connections" in gaps(ran)[-1]
+
+
+def test_a_tunnel_to_a_server_that_we_do_not_trust(place: Place, site: sites.Site, tier: str) -> None:
+    need("curl")
+    asked: list[bytes] = []
+    tunnels(place, asked)
+    ran = place.run([*CURL, *PROXY, "--cacert", "../ca.pem", "https://allowed.example/name"], tier, *HOST)
+    assert ran.out == b"allowed.example\n", ran.err
+    # once as the client asks, and once more by us, for its own hello
+    assert len(asked) == 3
+    assert "(upstream-untrusted), 1 connection" in gaps(ran)[0]
+
+
 # What is not HTTP, below: the server has a TLS session of its own.
 
 INSIDE = """

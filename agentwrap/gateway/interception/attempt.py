@@ -3,9 +3,11 @@
 Knows the order of things. Refuses to judge: the connection, and the name its client asks for, are allowed already.
 """
 
+import re
 import socket
 from functools import cached_property
 
+import msgspec
 import trio
 
 from agentwrap.gateway.client_hello import Hello
@@ -14,10 +16,20 @@ from agentwrap.gateway.interception.interceptor import Client, Host, Interceptor
 from agentwrap.gateway.interception.plain import PlainPassage
 from agentwrap.gateway.interception.tls import TlsError, TlsSide
 from agentwrap.gateway.interception.upstream import NotOurs
-from agentwrap.gateway.relay import Passage, abort
+from agentwrap.gateway.relay import Passage, abort, receive, send
 from agentwrap.policy.hosts import Address
 
-_CLIENT_S = 30.0
+_CLIENT_S, _TUNNEL_S = 30.0, 30.0
+_ANSWER_MAX = 0x10000  # bytes of a proxy's head
+_AGREES = re.compile(rb"HTTP/1\.[01] 2[0-9][0-9][ \r]")
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How the server was reached. `tunnels`: what proxies on the way were asked for, the outermost first."""
+
+    address: Address
+    port: int
+    tunnels: tuple[bytes, ...] = ()
 
 
 class Attempt:
@@ -36,24 +48,21 @@ class Attempt:
     def _client(self) -> Client:
         return Client(self._span, program_of(self._span, self._pid))
 
-    async def make(self, hello: Hello, held: bytes, host: Host, address: Address | None) -> PlainPassage | None:
+    async def make(self, hello: Hello, held: bytes, host: Host, way: Way) -> PlainPassage | None:
         """Both sessions, the server's side of it being carried already; or None, and the passage goes on as it is.
 
-        `address`: where the server was reached, None if that is a proxy's business. Raises OSError where client or
-        server have gone meanwhile; the passage is cut then.
+        Raises OSError where client or server have gone meanwhile; the passage is cut then.
         """
         objection = self._interceptor.objection(self._client, host, hello)
-        if objection is None and address is None:
-            objection = Passed("inside-a-tunnel")
         if objection is None and not await self._passage.take():
             self._passage.resume(self._nursery)
             objection = Passed("server-first")
-        if objection is not None or address is None:
+        if objection is not None:
             self._let_pass(host, objection)
             return None
         server = await self._session(self._passage.server, host)
         if isinstance(server, NotOurs):
-            await self._again(host[1], address)
+            await self._again(way)
             self._let_pass(host, Passed(server.why, server.detail))
             return None
         client = await self._accept(held, host)
@@ -61,10 +70,9 @@ class Attempt:
         self._nursery.start_soon(plain.down)
         return plain
 
-    def _let_pass(self, host: Host, passed: Passed | None) -> None:
-        if passed is not None:
-            self.passed = passed
-            self._interceptor.tell(host, passed)
+    def _let_pass(self, host: Host, passed: Passed) -> None:
+        self.passed = passed
+        self._interceptor.tell(host, passed)
 
     async def _session(self, sock: socket.socket, host: Host) -> TlsSide | NotOurs:
         try:
@@ -72,14 +80,20 @@ class Attempt:
         except OSError as error:
             return NotOurs("upstream-tls", error.strerror or type(error).__name__)
 
-    async def _again(self, port: int, address: Address) -> None:
+    async def _again(self, way: Way) -> None:
         """A fresh connection for the client's own hello; the server has had ours on the first."""
         abort(self._passage.server)
-        dialled = await dial([address], port)
-        if isinstance(dialled, Failed):
+        try:
+            dialled = await dial([way.address], way.port)
+            if isinstance(dialled, Failed):
+                raise ConnectionResetError(dialled.ending)
+            self._passage.replace_server(dialled.sock)
+            with trio.fail_after(_TUNNEL_S):
+                for request in way.tunnels:
+                    await _ask_for_tunnel(dialled.sock, request)
+        except (OSError, trio.TooSlowError) as error:
             self._passage.give_up(b"by the server")
-            raise ConnectionResetError(dialled.ending)
-        self._passage.replace_server(dialled.sock)
+            raise ConnectionResetError("the server, once more") from error
         self._passage.resume(self._nursery)
 
     async def _accept(self, held: bytes, host: Host) -> TlsSide:
@@ -104,3 +118,16 @@ class Attempt:
     def heard(self, host: Host) -> None:
         """The client has said its first word inside."""
         self._interceptor.accepted(self._client, host)
+
+
+async def _ask_for_tunnel(sock: socket.socket, request: bytes) -> None:
+    """The same CONNECT again. Raises OSError where the proxy does not agree this time."""
+    await send(sock, request)
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        more = await receive(sock)
+        answer += more
+        if not more or len(answer) > _ANSWER_MAX:
+            raise ConnectionResetError("a proxy's answer without end")
+    if not _AGREES.match(answer) or not answer.endswith(b"\r\n\r\n"):
+        raise ConnectionResetError("a proxy that does not agree again")

@@ -20,7 +20,7 @@ from agentwrap.policy.model_hosts import ModelHosts
 _REMEMBERED = 10_000
 _TLS_1_2 = 0x0303
 
-Reason = Why | Literal["client-refused", "client-protocol", "client-old-tls", "server-first", "inside-a-tunnel"]
+Reason = Why | Literal["client-refused", "client-protocol", "client-old-tls", "server-first"]
 Host = tuple[str, int]
 
 

@@ -1,0 +1,180 @@
+"""TLS ended behind a wall: in the mode that refuses nothing, and where servers and proxies are odd."""
+
+import socket
+from collections.abc import Sequence
+
+import far_side
+import pytest
+from walls import Told, World, allow
+
+from agentwrap.events import Gap
+from agentwrap.events.egress import NetClosed, NetDecision
+from agentwrap.events.exchange import ExchangeBegan, ExchangeEnded
+
+pytestmark = pytest.mark.serial
+
+CURL = ("curl", "-sS", "-m", "30")
+OBSERVED = "[network]\ndefault = 'allow'\n"
+
+
+def run(world: World, argv: Sequence[str], policy: str = OBSERVED, mode: str = "observe") -> Told:
+    trusted = ("--trust", str(world.folder / "ca.pem"))
+    return world.run(policy, argv, "--intercept", "a.example", *trusted, mode=mode)
+
+
+def believing(world: World) -> list[str]:
+    return [*CURL, "--cacert", str(world.folder / "run-ca.pem")]
+
+
+def gaps(told: Told) -> list[bytes]:
+    return [gap.detail for gap in told.of(Gap)]
+
+
+def targets(told: Told) -> list[tuple[bytes, bytes]]:
+    return [(began.method, began.target) for began in told.of(ExchangeBegan)]
+
+
+def test_nothing_is_refused_and_everything_is_read(world: World) -> None:
+    server = far_side.tls(world.listen("203.0.113.1", 443), world.folder, "a.example")
+    told = run(world, [*believing(world), "-H", "Host: other.example", "https://a.example/x"])
+    assert told.stdout == "secure\n", told.stderr
+    assert b"Host: other.example" in server.heard[0]
+    assert targets(told) == [(b"GET", b"/x")]
+    [began] = told.of(ExchangeBegan)
+    assert (began.scheme, began.host, began.port, began.intercepted) == ("https", b"a.example", 443, True)
+    [ended] = told.of(ExchangeEnded)
+    assert ended.ending == "complete"
+    assert gaps(told) == []
+
+
+def proxy(listener: socket.socket, world: World, answers: Sequence[bytes]) -> far_side.Server:
+    """Gives `answers` one after the other, then leads to a.example."""
+
+    def talk(connection: socket.socket) -> None:
+        with world.internet.stream("203.0.113.2") as far:
+            for answer in answers:
+                data = b""
+                while not data.endswith(b"\r\n\r\n"):
+                    if not (more := connection.recv(1)):
+                        return
+                    data += more
+                server.heard.append(data)
+                connection.sendall(answer)
+            far.connect(("203.0.113.1", 443))
+            far_side.join(connection, far)
+
+    server = far_side.Server(listener, talk)
+    return server
+
+
+AGREED = b"HTTP/1.1 200 OK\r\n\r\n"
+NOT_YET = b"HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=p\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+@pytest.mark.parametrize("answers", [[AGREED], [NOT_YET, AGREED]])
+def test_what_goes_through_a_proxys_tunnel(world: World, answers: list[bytes], mode: str) -> None:
+    far_side.tls(world.listen("203.0.113.1", 443), world.folder, "a.example")
+    server = proxy(world.listen("203.0.113.2", 3128), world, answers)
+    policy = OBSERVED if mode == "observe" else allow("a.example:443", "b.example:3128")
+    through = ["--proxy", "http://me:me@b.example:3128", "--proxy-anyauth" if len(answers) > 1 else "--proxy-basic"]
+    told = run(world, [*believing(world), *through, "https://a.example/x"], policy, mode)
+    assert told.stdout == "secure\n", told.stderr
+    assert len(server.heard) == len(answers)
+    assert (b"GET", b"/x") in targets(told)
+    [began] = [one for one in told.of(ExchangeBegan) if one.intercepted]
+    assert (began.host, began.port) == (b"a.example", 443)
+    assert gaps(told) == []
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", b"what?\r\n\r\n", b""])
+def test_an_odd_answer_of_a_proxy_is_the_clients_business(world: World, answer: bytes) -> None:
+    """Nobody waits for what will not come: the run ends, with what the client would have made of it."""
+    far_side.tls(world.listen("203.0.113.1", 443), world.folder, "a.example")
+    proxy(world.listen("203.0.113.2", 3128), world, [answer, AGREED])
+    told = run(world, [*believing(world), "-m", "5", "--proxy", "http://b.example:3128", "https://a.example/x"])
+    assert told.status in (28, 56, 35, 52, 0), told.stderr
+
+
+def test_requests_to_a_proxy_before_the_tunnel(world: World) -> None:
+    """On one connection: the answers to them were not looked at, so the tunnel passes unread, and nothing hangs."""
+    far_side.tls(world.listen("203.0.113.1", 443), world.folder, "a.example")
+    first = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    proxy(world.listen("203.0.113.2", 3128), world, [first, AGREED])
+    code = f"""
+import socket, ssl
+sock = socket.create_connection(("b.example", 3128), timeout=20)
+sock.sendall(b"GET http://c.example/ HTTP/1.1\\r\\nHost: c.example\\r\\n\\r\\n")
+assert sock.recv(1000).endswith(b"ok")
+sock.sendall(b"CONNECT a.example:443 HTTP/1.1\\r\\nHost: a.example:443\\r\\n\\r\\n")
+assert sock.recv(1000).endswith(b"\\r\\n\\r\\n")
+context = ssl.create_default_context(cafile={str(world.folder / "ca.pem")!r})
+with context.wrap_socket(sock, server_hostname="a.example") as inner:
+    inner.sendall(b"GET / HTTP/1.1\\r\\nHost: a.example\\r\\n\\r\\n")
+    print(inner.recv(15).decode())
+"""
+    trusted = ("--trust", str(world.folder / "ca.pem"))
+    told = world.python(OBSERVED, code, "--intercept", "a.example", *trusted, mode="observe")
+    assert told.stdout == "HTTP/1.1 200 OK\n", told.stderr
+
+
+def test_a_server_that_speaks_first_is_passed_through(world: World) -> None:
+    def talk(connection: socket.socket) -> None:
+        connection.sendall(b"220 hello\r\n")
+        server.heard.append(connection.recv(3))
+
+    server = far_side.Server(world.listen("203.0.113.1", 443), talk)
+    code = """
+import socket, ssl
+sock = socket.create_connection(("a.example", 443), timeout=20)
+print(sock.recv(100).decode().strip())
+context, inside, outside = ssl.create_default_context(), ssl.MemoryBIO(), ssl.MemoryBIO()
+try:
+    context.wrap_bio(inside, outside, server_hostname="a.example").do_handshake()
+except ssl.SSLWantReadError:
+    sock.sendall(outside.read())
+sock.recv(1)
+"""
+    told = world.python(OBSERVED, code, "--intercept", "a.example", mode="observe")
+    assert told.stdout == "220 hello\n", told.stderr
+    assert server.heard == [b"\x16\x03\x01"]
+    assert b"(server-first)" in gaps(told)[0]
+
+
+def test_a_server_that_is_no_tls_server_is_passed_through_to_the_client(world: World) -> None:
+    """It answers both hellos in its own way; the client hears what it would have heard."""
+
+    def talk(connection: socket.socket) -> None:
+        server.heard.append(connection.recv(3))
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    server = far_side.Server(world.listen("203.0.113.1", 443), talk)
+    told = run(world, [*believing(world), "https://a.example/"])
+    assert told.status == 35
+    assert "wrong version number" in told.stderr
+    assert server.heard == [b"\x16\x03\x01"] * 2
+    assert b"(upstream-tls)" in gaps(told)[0]
+
+
+def test_a_server_that_is_there_only_once_is_a_reset(world: World) -> None:
+    listener = world.listen("203.0.113.1", 443)
+
+    def talk(connection: socket.socket) -> None:
+        connection.recv(3)
+        server.close()
+
+    server = far_side.Server(listener, talk)
+    told = run(world, [*believing(world), "https://a.example/"])
+    assert told.status in (35, 56)
+    [closed] = told.of(NetClosed)
+    assert closed.ending == "reset"
+
+
+def test_what_is_denied_is_not_read(world: World) -> None:
+    """To be on the list allows nothing."""
+    server = far_side.tls(world.listen("203.0.113.1", 443), world.folder, "a.example")
+    told = run(world, [*believing(world), "https://a.example/"], allow("b.example"), "enforce")
+    assert told.status != 0
+    assert server.peers == 0
+    assert {one.decision for one in told.of(NetDecision)} <= {"deny"}
+    assert targets(told) == []
