@@ -42,7 +42,7 @@ def command(output: Output, words: tuple[str, ...], format_name: str | None, tar
         context = Context(source)
         # Closed before the recording is: a broken pipe leaves it in the middle of a question to SQLite.
         with closing(row for row in reading.rows_of(source, chosen.kinds()) if chosen(row, context.span)) as rows:
-            chunks = exporter(format_name)(rows, started_at(source.meta))
+            chunks = exporter(format_name)(source, rows, started_at(source.meta))
             if target is None or target == "-":
                 output.write_bytes(chunks)
             else:

@@ -34,6 +34,7 @@ class ModelRequest(Event, frozen=True, kw_only=True, tag="model.request"):
     turn: str
     joined: Origin = "first"
     api: Api
+    scheme: Literal["http", "https"] = "https"
     host: bytes
     port: int = 0
     method: bytes = b"POST"

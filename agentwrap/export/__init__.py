@@ -1,6 +1,7 @@
 """A recording in other people's formats: pure functions from rows to bytes, one module per format.
 
-A format is a module with `MEDIA` and `export(rows, started_unix_ns) -> Iterator[bytes]`; its name is its option
+A format is a module with `MEDIA` and `export(source, rows, started_unix_ns) -> Iterator[bytes]`: `rows` are those that
+were asked for, `source` is the recording they are of (bodies, spans, meta). Its name is its option
 (`agentwrap export --jsonl`). To add one: write the module, put its name here.
 """
 
@@ -8,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import cast
 
-from agentwrap.views.source import Row
+from agentwrap.views.source import Row, Source
 
-Exporter = Callable[[Iterable[Row], int], Iterator[bytes]]
+Exporter = Callable[[Source, Iterable[Row], int], Iterator[bytes]]
 
 FORMATS = {
     "jsonl": "One JSON object per line and event.",
+    "har": "HAR 1.2: HTTP exchanges and model calls, for browsers and mitmproxy.",
 }
 
 

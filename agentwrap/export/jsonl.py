@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agentwrap.export.stamps import rfc3339
-from agentwrap.views.source import Row, Span
+from agentwrap.views.source import Row, Source, Span
 
 SCHEMA = 1
 MEDIA = "application/jsonl"
@@ -47,7 +47,7 @@ def span_object(span: Span) -> dict[str, Any]:
     }
 
 
-def export(rows: Iterable[Row], started_unix_ns: int) -> Iterator[bytes]:
+def export(_source: Source, rows: Iterable[Row], started_unix_ns: int) -> Iterator[bytes]:
     """The export: one line per event, ASCII only."""
     for row in rows:
         yield _encode(event_object(row, started_unix_ns)).encode("ascii") + b"\n"

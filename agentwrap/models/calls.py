@@ -64,6 +64,7 @@ class Calls:
                 turn=place.turn,
                 joined=place.joined,
                 api=shape.api,
+                scheme=began.scheme,
                 host=began.host,
                 port=began.port,
                 method=began.method,

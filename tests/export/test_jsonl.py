@@ -1,6 +1,6 @@
 import json
 
-from fake_recording import FakeRow
+from fake_recording import FakeRecording, FakeRow
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ json_values = st.recursive(
 @given(st.text(), st.dictionaries(st.text(), json_values))
 def test_any_row_is_one_line_of_ascii_that_reads_back(subject: str, data: dict[str, object]) -> None:
     row = FakeRow(7, 1_500_000_000, "file.edit", "p1", 12, subject, "deny", data)
-    (line,) = export.exporter("jsonl")([row], 10**18)
+    (line,) = export.exporter("jsonl")(FakeRecording(), [row], 10**18)
     assert line.isascii()
     assert line.count(b"\n") == 1
     read = json.loads(line)
