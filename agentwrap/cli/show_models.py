@@ -13,6 +13,7 @@ from agentwrap.evidence.turns import Call, ToolUse
 from agentwrap.views import calls, conversation, tokens, tools, usage
 from agentwrap.views.context import Context
 from agentwrap.views.filter import parse
+from agentwrap.views.lines import fit
 from agentwrap.views.styled import Line, line
 
 if TYPE_CHECKING:
@@ -51,19 +52,25 @@ def _tools(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     yield line()
 
 
+def _fitting(lines: Iterator[Line], context: Context) -> Iterator[Line]:
+    """Lines cut to the terminal."""
+    return lines if context.columns is None else (fit(one, context.columns) for one in lines)
+
+
 def _tokens(_source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
-    yield from usage.token_lines(_chosen(wish, context)[0])
+    yield from _fitting(usage.token_lines(_chosen(wish, context)[0]), context)
     yield line()
 
 
 def _cost(_source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
-    yield from usage.cost_lines(_chosen(wish, context)[0])
+    yield from _fitting(usage.cost_lines(_chosen(wish, context)[0]), context)
     yield line()
 
 
 def _context(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     found = compared(source, wish)
-    yield from conversation.context_lines(found, _story(wish).turns, context.columns, wish.find)
+    lines = conversation.context_lines(found, _story(wish).turns, context.columns, wish.find)
+    yield from _fitting(lines, context)
     yield line()
 
 

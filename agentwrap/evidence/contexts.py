@@ -74,6 +74,7 @@ def compare(source: Bodies, turns: Turns, wanted: Call, find: str = "") -> Compa
     `find`: messages that hold this text are marked (`Said.found`).
     """
     agent = turns.agents.get(wanted.agent)
+    earlier = turns.before(wanted)
     before: _Sent | None = None
     before_id = ""
     seen: dict[tuple[bytes, int], Said] = {}
@@ -81,7 +82,7 @@ def compare(source: Bodies, turns: Turns, wanted: Call, find: str = "") -> Compa
         sent = _sent(source, call, find)
         if isinstance(sent, str):
             if call is wanted:
-                return Comparison(wanted.id, before_id, problem=sent)
+                return Comparison(wanted.id, earlier.id if earlier is not None else "", problem=sent)
             continue
         if sent.kept and before is not None:
             # The provider keeps them: they are told, though not sent.

@@ -10,7 +10,7 @@ from agentwrap.evidence.contexts import Comparison, whole
 from agentwrap.evidence.turns import Call, ToolUse, Turns
 from agentwrap.views import tokens
 from agentwrap.views.context import Context, brief
-from agentwrap.views.conversation import group
+from agentwrap.views.conversation import counted, group
 from agentwrap.views.model_parts import attempts_words, model_name, tool_status, trouble
 from agentwrap.views.source import Row, foreign_text, mapping, number
 from agentwrap.views.styled import Line, line
@@ -33,6 +33,7 @@ def call_lines(call: Call, context: Context, turns: Turns, compared: Comparison)
     yield line()
     if compared.problem:
         yield line((f"asked: {compared.problem}", "gap"))
+        yield from counted(call)
     yield from group("asked anew", "title", compared.added, turns, context.columns)
     if compared.repeated or compared.dropped:
         told = f"{len(compared.repeated):,} sent again, {len(compared.dropped):,} dropped"

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from agentwrap import text
 from agentwrap.evidence.contexts import Comparison, Said
-from agentwrap.evidence.turns import Turns
+from agentwrap.evidence.turns import Call, Turns
 from agentwrap.views.context import brief
+from agentwrap.views.source import number
 from agentwrap.views.styled import Line, Role, line
 
 _SHOWN_REPEATED = 3
@@ -20,6 +21,7 @@ def context_lines(found: Comparison, turns: Turns, columns: int | None, find: st
     yield line((heading, "title"), (f"what the model was told, {against}", ""))
     if found.problem:
         yield line((found.problem, "gap"))
+        yield from counted(turns.calls[found.call])
         return
     if found.kept:
         yield line(("it goes on from an answer: what was told before is kept by the provider, not sent again", "dim"))
@@ -32,6 +34,15 @@ def context_lines(found: Comparison, turns: Turns, columns: int | None, find: st
     yield from group("dropped", "remove", found.dropped, turns, columns, ago=True)
     yield from group("dropped earlier, and not told since", "remove", found.earlier, turns, columns, ago=True)
     yield from _members(found)
+
+
+def counted(call: Call) -> Iterator[Line]:
+    """How many messages there were, as they were counted while the request passed."""
+    data = call.request.data if call.request is not None else {}
+    total, repeated, dropped = (number(data.get(name)) for name in ("messages", "repeated", "dropped"))
+    if total:
+        told = f"{text.count(total, 'message')}, {repeated:,} of them sent again, {dropped:,} dropped"
+        yield line((f"  {told}, as counted when it was sent", "dim"))
 
 
 def group(

@@ -147,3 +147,15 @@ def test_an_unknown_ending_is_no_filter(recording: Path) -> None:
 def test_an_answer_alone_has_its_line(recording: Path, capsys: Capture) -> None:
     lines = shown(capsys, recording, "status:529")
     assert any("529  overloaded_error: busy" in line for line in lines)
+
+
+def test_a_shape_only_recording_says_what_was_not_kept(tmp_path: Path, capsys: Capture) -> None:
+    recording = sample_run.record(tmp_path / "shape.agentlog", model_run.items(), shape_only=True)
+    lines = shown(capsys, recording, "--context", "m5")
+    assert lines[3] == "m5 (t4), agent a1: what the model was told, against m3 (t2)"
+    assert lines[4] == "the request's body was not kept"
+    assert lines[5] == "  3 messages, 0 of them sent again, 3 dropped, as counted when it was sent"
+    everything = "\n".join(lines + shown(capsys, recording, "m2") + shown(capsys, recording, "x1"))
+    assert "pytest" not in everything
+    assert "prod.ini" not in everything
+    assert any("t1 x1  a1 Bash" in line for line in shown(capsys, recording, "--tools"))
