@@ -1,4 +1,4 @@
-"""A certificate authority for one run: its key never leaves this process, its certificates outlive no day (RFC 5280).
+"""A certificate authority for one run: its key never leaves this process, its certificates end with it (RFC 5280).
 
 Knows names and keys. Refuses to know which hosts it is used for, and to write anything to a disk.
 """
@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CACHED = 256
 _BEFORE = dt.timedelta(days=1)  # clocks of machines and containers differ
-_AUTHORITY_DAYS, _LEAF_DAYS = 30, 7
+_DAYS = 30
 _NAME_MAX = 64  # RFC 5280, ub-common-name
 _NOT_CRITICAL, _CRITICAL = False, True
 
@@ -52,7 +52,7 @@ class Authority:
         """A certificate for exactly this host."""
         public = self._leaf_key.public_key()
         usages = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-        builder = self._builder(_subject(host), public, _LEAF_DAYS)
+        builder = self._builder(_subject(host), public)
         for extension, critical in (
             (x509.BasicConstraints(ca=False, path_length=None), _CRITICAL),
             (_usage(digital_signature=True), _CRITICAL),
@@ -66,7 +66,7 @@ class Authority:
         return builder.sign(self._key, hashes.SHA256())
 
     def _own(self) -> x509.Certificate:
-        builder = self._builder(self._name, self._key.public_key(), _AUTHORITY_DAYS)
+        builder = self._builder(self._name, self._key.public_key())
         for extension, critical in (
             (x509.BasicConstraints(ca=True, path_length=0), _CRITICAL),
             (_usage(key_cert_sign=True, crl_sign=True), _CRITICAL),
@@ -76,7 +76,7 @@ class Authority:
             builder = builder.add_extension(extension, critical=critical)
         return builder.sign(self._key, hashes.SHA256())
 
-    def _builder(self, subject: x509.Name, public: ec.EllipticCurvePublicKey, days: int) -> x509.CertificateBuilder:
+    def _builder(self, subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -84,7 +84,7 @@ class Authority:
             .public_key(public)
             .serial_number(x509.random_serial_number())
             .not_valid_before(self._start)
-            .not_valid_after(self._start + dt.timedelta(days=days))
+            .not_valid_after(self._start + dt.timedelta(days=_DAYS))
         )
 
     def _files(self, host: str) -> bytes:
