@@ -61,10 +61,11 @@ class _Groups:
 
 
 class ExactSet:
-    """Known secrets in all their forms. `longest`: bytes of the longest form."""
+    """Known secrets in all their forms. `longest`: bytes of the longest; `several_lines`: one goes over lines."""
 
     def __init__(self) -> None:
         self.longest = 0
+        self.several_lines = False
         self._secrets: set[bytes] = set()
         self._literals: dict[bytes, _Literal] = {}
         self._long = _Groups(_STRIDE_BYTES)
@@ -92,6 +93,7 @@ class ExactSet:
 
     def _index(self, form: bytes) -> None:
         self.longest = max(self.longest, len(form))
+        self.several_lines = self.several_lines or b"\n" in form
         if len(form) >= _LONG_FORM_BYTES:
             self._long.add(form)
         else:

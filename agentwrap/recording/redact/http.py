@@ -17,7 +17,7 @@ _HEADER = re.compile(
     rb"|api-?keys?|(?:access|auth|secret|private|subscription|functions|master|license|account|app|user)-?key"
     rb"|[a-z]*token|[a-z]*secret|password|passwd|passcode|credentials?|signature|jwt|assertion|session-?id-?token)",
 )
-_QUERY = re.compile(rb"(?P<name>[^?&;=#\s\"'<>]{1,128})=(?P<value>[^&;#\s\"'<>]{1,4096})")
+_QUERY = re.compile(rb"(?<=[?&;#])(?P<name>[^?&;=#\s\"'<>]{1,128})=(?P<value>[^&;#\s\"'<>]{1,4096})")
 _QUERY_NAMES = frozenset(
     {"sig", "signature", "hmac", "assertion", "code", "sas", "x-amz-signature", "x-goog-signature"}
 )

@@ -6,7 +6,7 @@ most hides too much; whoever knows the stream tells its texts better.
 
 import re
 
-_STRING = re.compile(rb'"((?:[^"\\\n]|\\.)*)"(\s*:)?')
+_STRING = re.compile(rb'"((?:[^"\\\n]|\\.)*+)"(\s*:)?')
 _NUMBER = re.compile(rb'"(?:[a-z_]*index|[a-z_]*id)"\s*:\s*(\d{1,9}|"[^"\\]{0,128}")')
 _LINES = re.compile(rb"^(?:data:[ \t]*)?(?=[{\[])", re.MULTILINE)
 _FEWEST = 2
@@ -29,9 +29,14 @@ def texts_of(data: bytes) -> tuple[tuple[int, ...], ...]:
         # Parallel answers and tool calls are told apart by their numbers.
         which = tuple(found for found in _NUMBER.findall(data, begin, end) if found[:1] != b'"')
         name = b""
-        for match in _STRING.finditer(data, begin, end):
+        at = data.find(b'"', begin, end)
+        while at >= 0:
+            match = _STRING.match(data, at, end)
+            if match is None:
+                break  # a string without an end: looking on from each of its quotes would take forever
             if match[2] is not None:
                 name = match[1]
             else:
                 texts.setdefault((name, *which), []).extend(match.span(1))
+            at = data.find(b'"', match.end(), end)
     return tuple(tuple(places) for places in texts.values() if len(places) > 2)

@@ -45,6 +45,12 @@ def test_other_bytes_are_none(data: bytes) -> None:
     assert texts_of(data) == ()
 
 
+def test_strings_without_an_end_are_left_at_once() -> None:
+    line = b'data: {"' + b'\\"' * 300_000 + b"\n"
+    assert texts_of(line * 3) == ()
+    assert texts_of(b'data: {"a": "' + b"x" * 300_000 + b"\n" + b'data: {"a": "b"}\n') == ()
+
+
 @given(st.lists(st.sampled_from([b'data: {"a":"', b'"', b"\\", b"\n", b'{"index": 3, ', b"[", b'x"}', b":", b"data:"])))
 def test_any_bytes_are_taken(pieces: list[bytes]) -> None:
     data = b"".join(pieces)
