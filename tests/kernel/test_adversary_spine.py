@@ -537,8 +537,9 @@ def test_a_sandbox_in_a_sandbox(tmp_path: Path, options: tuple[str, ...]) -> Non
     inner = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--bind", str(work), "/mnt", "--unshare-pid"]
     inner += ["sh", "-c", "echo inner > /mnt/inner"]
     words = [*outer, "--unshare-user", "--unshare-pid", *inner]
-    if subprocess.run(words, capture_output=True).returncode:
-        pytest.skip("a sandbox in a sandbox does not work here")
+    bare = subprocess.run(words, capture_output=True, text=True)
+    if bare.returncode:
+        pytest.skip(f"a sandbox in a sandbox does not work here: {bare.stderr.strip()}")
     (work / "inner").unlink()
     run = wrap(tmp_path, *words, options=options)
     assert run.status == 0, run.stderr
