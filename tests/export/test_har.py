@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +104,19 @@ def test_a_recording_of_ours_whole() -> None:
     assert all(entry["request"]["postData"]["text"] for entry in entries if entry["request"]["bodySize"] > 0)
 
 
+def test_another_reader_of_the_format_reads_it() -> None:
+    haralyzer = pytest.importorskip("haralyzer", reason="haralyzer is not installed")
+    with Reader.open(SAMPLE) as source:
+        document = har(source)
+    entries = [haralyzer.HarEntry(one) for one in haralyzer.HarParser(document).har_data["entries"]]
+    assert len(entries) == len(document["log"]["entries"])
+    assert {entry.request.method for entry in entries} == {"POST"}
+    assert all(entry.startTime.year > 2000 and entry.time >= 0 for entry in entries)
+    assert [entry.response.status for entry in entries if entry.response.status] != []
+
+
 def test_mitmproxy_reads_it(tmp_path: Path) -> None:
-    mitmdump = shutil.which("mitmdump", path=f"{Path(sys.executable).parent}:/usr/bin:/usr/local/bin")
+    mitmdump = shutil.which("mitmdump")
     if mitmdump is None:
         pytest.skip("mitmproxy is not installed")
     with Reader.open(SAMPLE) as source:
