@@ -96,7 +96,7 @@ class _Answer:
         if "candidates" not in value and "usageMetadata" not in value and "promptFeedback" not in value:
             gathering.error = error_of(value)
             if not any(gathering.error):
-                gathering.met(next(iter(value), "no object"))
+                gathering.met(value.get("type") or next(iter(value), "no object"))
         gathering.model = word(value.get("modelVersion")) or gathering.model
         gathering.id = word(value.get("responseId")) or gathering.id
         self._counted = value.get("usageMetadata") or self._counted

@@ -26,16 +26,20 @@ _BRACKETS = re.compile(_STRING.pattern + rb"|[\[\]{}]", re.DOTALL)
 
 # Each value costs memory, far more than a text like `[],[],[]` has bytes.
 _SMALL_BYTES, _VALUES_MAX = 1 << 20, 1_000_000
+_DEPTH_MAX, _TOKENS_MAX = 1000, 2_000_000
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _any = msgspec.json.Decoder()
 
 
-def read(text: bytes) -> object:
-    """The value. Raises one of FAULTS where there is none, and where there are too many to hold."""
-    if len(text) > _SMALL_BYTES:
-        _check_size(text)
+def read(text: bytes, *, held: bool = False) -> object:
+    """The value. Raises one of FAULTS where there is none, and where there are too many to hold.
+
+    `held`: it is part of a text that was sliced before, and so known not to be too much.
+    """
+    if not held and _too_many(text):
+        raise ValueError("too many values")
     try:
         return _any.decode(text)
     except FAULTS:
@@ -43,10 +47,14 @@ def read(text: bytes) -> object:
 
 
 def members(body: bytes, start: int = 0, end: int | None = None) -> dict[str, Place] | None:
-    """Where the values of an object's members lie in `body`, in order; None where there is no plain object."""
+    """Where the values of an object's members lie in `body`, in order; None where there is no plain object.
+
+    With `start`: of a value within `body`, which was sliced itself before.
+    """
     text = body if start == 0 and end in (None, len(body)) else body[start:end]
+    if start == 0 and _too_many(text):
+        return None
     try:
-        _check_size(text)
         values = _members.decode(text)
     except FAULTS:
         try:
@@ -68,10 +76,11 @@ def members(body: bytes, start: int = 0, end: int | None = None) -> dict[str, Pl
 
 
 def elements(body: bytes, start: int = 0, end: int | None = None) -> list[Place] | None:
-    """Where the elements of an array lie in `body`; None where there is no array."""
+    """Where the elements of an array lie in `body`, as for members; None where there is no array."""
     text = body if start == 0 and end in (None, len(body)) else body[start:end]
+    if start == 0 and _too_many(text):
+        return None
     try:
-        _check_size(text)
         values = _elements.decode(text)
     except FAULTS:
         try:
@@ -91,7 +100,9 @@ def elements(body: bytes, start: int = 0, end: int | None = None) -> list[Place]
 def elements_of_a_cut_array(body: bytes) -> Iterator[Place]:
     """Where those elements of an array lie that are objects, as far as they came whole."""
     depth, start = 0, -1
-    for token in _BRACKETS.finditer(body):
+    for count, token in enumerate(_BRACKETS.finditer(body)):
+        if depth > _DEPTH_MAX or count > _TOKENS_MAX:
+            return
         first = token[0][:1]
         if first in b"[{":
             depth += 1
@@ -143,11 +154,10 @@ def _same(raw: bytes, name: str) -> bool:
     return raw[1:-1] == name.encode() or (b"\\" in raw and _any.decode(raw) == name)
 
 
-def _check_size(text: bytes) -> None:
+def _too_many(text: bytes) -> bool:
     if len(text) <= _SMALL_BYTES:
-        return
-    if _values(text) > _VALUES_MAX and _values(_STRING.sub(b"", text)) > _VALUES_MAX:
-        raise ValueError("too many values")
+        return False
+    return _values(text) > _VALUES_MAX and _values(_STRING.sub(b"", text)) > _VALUES_MAX
 
 
 def _values(text: bytes) -> int:
@@ -156,5 +166,4 @@ def _values(text: bytes) -> int:
 
 def _tamed(text: bytes) -> bytes:
     """The same text, byte for byte as long, with plain characters where strict readers would stop."""
-    _check_size(text)
     return _SURROGATE.sub(rb"\\u00", text).translate(_PLAIN)

@@ -10,6 +10,7 @@ from agentwrap.models.json_slices import Place, elements, members
 
 # A slice of its own costs a digest and a row: less than this many bytes are not worth one.
 WORTH_BYTES = 256
+PIECES_MAX = 50_000
 _INNER_BYTES = 1024  # within a block of a message
 _ALONE_BYTES = 4096  # a string of that size is also worth a cut before it: a file that was read twice
 _CLOSING_BYTES = 16  # brackets behind a slice go with what follows
@@ -27,7 +28,7 @@ class Cuts:
 
     def at(self, offset: int, least: int = 1) -> None:
         """Cut before this offset, if at least so many bytes lie between it and the cut before."""
-        if offset >= (self._ends[-1] if self._ends else 0) + least:
+        if offset >= (self._ends[-1] if self._ends else 0) + least and len(self._ends) < PIECES_MAX:
             self._ends.append(offset)
 
     def divide(self, place: Place, alone: int = _ALONE_BYTES, depth: int = 0) -> None:
@@ -47,7 +48,8 @@ class Cuts:
 
     def pieces(self) -> tuple[Place, ...]:
         """Slices that cover the body."""
-        self.at(len(self._body))
+        if self._body and self._ends[-1:] != [len(self._body)]:
+            self._ends.append(len(self._body))
         return tuple(zip((0, *self._ends), self._ends, strict=False))
 
 

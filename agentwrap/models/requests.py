@@ -44,7 +44,7 @@ class Document:
     def at(self, place: Place) -> Any:
         """The value of a slice, None where it cannot be read."""
         try:
-            return read(self._body[place[0] : place[1]])
+            return read(self._body[place[0] : place[1]], held=True)
         except FAULTS:
             return None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+_BLOCK_BYTES = 1 << 20
 _BLANK = frozenset((b"\n", b"\r\n", b"\r"))
 _BOM = b"\xef\xbb\xbf"
 
@@ -42,8 +43,7 @@ def events(body: bytes) -> Iterator[Event]:
     kind = b""
     values: list[bytes] = []
     lines: list[int] = []
-    # Only LF, CR and CRLF end a line of bytes: as in the standard.
-    for line in (body[at:] if at else body).splitlines(keepends=True):
+    for line in _lines(body, at):
         if line.startswith(b"data:"):
             skipped = 6 if line.startswith(b"data: ") else 5
             value = line[skipped:].rstrip(b"\r\n")
@@ -62,3 +62,20 @@ def events(body: bytes) -> Iterator[Event]:
         at += len(line)
     if values:
         yield Event(kind, b"\n".join(values), start, tuple(lines), complete=False)
+
+
+def _lines(body: bytes, at: int) -> Iterator[bytes]:
+    """The lines of a body with their ends, of one block at a time: many short lines take more memory than the body."""
+    while at < len(body):
+        end = at + _BLOCK_BYTES
+        if end < len(body):
+            end = max(body.rfind(b"\n", at, end), body.rfind(b"\r", at, end)) + 1 or _line_end(body, end)
+            end += body[end - 1 : end + 1] == b"\r\n"
+        # Only LF, CR and CRLF end a line of bytes: as in the standard.
+        yield from body[at:end].splitlines(keepends=True)
+        at = end
+
+
+def _line_end(body: bytes, at: int) -> int:
+    found = [place for place in (body.find(b"\n", at), body.find(b"\r", at)) if place >= 0]
+    return min(found) + 1 if found else len(body)

@@ -9,6 +9,8 @@ from agentwrap.models.sse import Event, events
 LINES = b"application/x-ndjson"
 """The media type of the messages of a WebSocket, one a line."""
 
+EVENTS_MAX = 250_000
+
 Form = Literal["events", "lines", "array", "document", "nothing"]
 
 _SPACE = b" \t\r\n"
@@ -27,24 +29,32 @@ def form(body: bytes, media: bytes) -> Form:
 
 
 def messages(body: bytes, media: bytes) -> Iterator[Event]:
-    """The messages of a body in order, as far as they came."""
-    match form(body, media):
-        case "lines":
-            yield from _lines(body)
-        case "array":
-            for start, end in elements(body) or elements_of_a_cut_array(body):
-                yield Event(b"", body[start:end], start, (start, end))
-        case "document":
-            yield Event(b"", body, 0, (0, len(body)))
-        case "events":
-            yield from events(body)
-        case "nothing":
-            pass
+    """The messages of a body in order, as far as they came; after EVENTS_MAX one that says that there are more."""
+    for count, event in enumerate(_messages(body, form(body, media))):
+        if count == EVENTS_MAX:
+            yield Event(b"", b'{"type":"too many events"}', event.start, (event.start, event.start))
+            return
+        yield event
+
+
+def _messages(body: bytes, made: Form) -> Iterator[Event]:
+    if made == "lines":
+        yield from _lines(body)
+    elif made == "array":
+        for start, end in elements(body) or elements_of_a_cut_array(body):
+            yield Event(b"", body[start:end], start, (start, end))
+    elif made == "document":
+        yield Event(b"", body, 0, (0, len(body)))
+    elif made == "events":
+        yield from events(body)
 
 
 def _lines(body: bytes) -> Iterator[Event]:
     at = 0
-    for line in body.split(b"\n"):
+    while at < len(body):
+        end = body.find(b"\n", at)
+        end = len(body) if end < 0 else end
+        line = body[at:end]
         if line.strip(_SPACE):
-            yield Event(b"", line, at, (at, at + len(line)))
-        at += len(line) + 1
+            yield Event(b"", line, at, (at, end))
+        at = end + 1
