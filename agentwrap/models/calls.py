@@ -8,7 +8,7 @@ import msgspec
 from agentwrap.events import Body, Item, ModelEnding, ModelRequest, ModelResponse, ToolCall, ToolResult
 from agentwrap.events.exchange import ExchangeEnded
 from agentwrap.models.bodies import in_pieces, whole
-from agentwrap.models.codings import decode
+from agentwrap.models.codings import decode, decode_timed
 from agentwrap.models.conversations import Asked, Conversations, Place
 from agentwrap.models.passing import BODY_MAX_BYTES, Passing, Side
 from agentwrap.models.prices import Pricing
@@ -193,11 +193,12 @@ Timing = list[tuple[int, int]]
 
 
 def _decoded(side: Side, encoding: bytes) -> tuple[bytes, Timing, str]:
-    data, problem = decode(side.joined(), encoding, BODY_MAX_BYTES)
-    if not encoding or data == side.joined():
-        return data, side.times, problem
-    # Of a compressed body only the whole has a place in time: its last byte.
-    return data, [(len(data), side.times[-1][1])] if side.times else [], problem
+    """The body without its coding, with the times of its pieces. What lies about its coding stays as it came."""
+    raw = side.joined()
+    if not encoding:
+        return raw, side.times, ""
+    data, timing, problem = decode_timed(raw, side.times, encoding, BODY_MAX_BYTES)
+    return (data, timing, problem) if data or not raw else (raw, side.times, problem)
 
 
 def _read(shape: Shape, body: bytes, media: bytes, side: Side) -> ResponseFacts:

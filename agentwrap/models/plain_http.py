@@ -14,8 +14,9 @@ KEPT_BYTES = 1 << 20
 def tell(exchange: str, passing: Passing, ended: ExchangeEnded, emit: Callable[[Item], None]) -> None:
     """Tell it; bodies of more than 1 MiB are counted and not kept."""
     began, responded = passing.began, passing.responded
-    request, asked_problem = _body(passing.up, passing.header(b"content-encoding"), emit)
-    response, problem = _body(passing.down, passing.header(b"content-encoding", of_response=True), emit)
+    encoding, answered = passing.header(b"content-encoding"), passing.header(b"content-encoding", of_response=True)
+    request, asked_problem = _body(passing.up, ended.sent_bytes, encoding, emit)
+    response, problem = _body(passing.down, ended.received_bytes, answered, emit)
     emit(
         HttpExchange(
             at_ns=ended.at_ns,
@@ -41,8 +42,13 @@ def tell(exchange: str, passing: Passing, ended: ExchangeEnded, emit: Callable[[
     )
 
 
-def _body(side: Side, encodings: bytes, emit: Callable[[Item], None]) -> tuple[Body, str]:
+def _body(side: Side, told_bytes: int, encodings: bytes, emit: Callable[[Item], None]) -> tuple[Body, str]:
+    """`told_bytes`: how much there was, also where the body itself was not told."""
+    size = max(side.size, told_bytes)
     if side.size > KEPT_BYTES:
-        return Body(side.size, (), "over-cap"), ""
-    data, problem = decode(side.joined(), encodings, KEPT_BYTES)
-    return whole(data, emit), problem
+        return Body(size, (), "over-cap"), ""
+    if not side.size:
+        return Body(size, (), "not-kept" if size else ""), ""
+    raw = side.joined()
+    data, problem = decode(raw, encodings, KEPT_BYTES)
+    return whole(data or raw, emit), problem

@@ -1,6 +1,7 @@
 """From news of exchanges to events: calls, tools and their results, attempts, broken ones, and what is no call."""
 
 import json
+import zlib
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
@@ -228,6 +229,36 @@ def test_what_is_no_call_is_a_plain_exchange() -> None:
     assert told.bytes_of(plain.request) == b'{"a":1}'
     assert told.bytes_of(plain.response) == b'{"input_tokens":7}'
     assert told.of(ModelRequest) == []
+
+
+def test_a_compressed_stream_keeps_the_times_of_its_pieces() -> None:
+    told = Told()
+    pieces = stream(TEXT)
+    coder = zlib.compressobj(wbits=31)
+    coded = [coder.compress(piece) + coder.flush(zlib.Z_SYNC_FLUSH) for piece in pieces]
+    told.exchange(request(user("hi")), [*coded, coder.flush()], more=((b"content-encoding", b"gzip"),))
+    (answer,) = told.of(ModelResponse)
+    assert (answer.ending, answer.first_token_ns, answer.encoding) == ("complete", 17, b"gzip")
+    assert told.bytes_of(answer.response) == b"".join(pieces)
+    assert [size for size, _ in json.loads(told.bytes_of(answer.timing))] == [len(piece) for piece in pieces]
+
+
+def test_a_body_that_lies_about_its_coding_stays_as_it_came() -> None:
+    told = Told()
+    told.exchange(request(user("hi")), [b"no gzip at all"], more=((b"content-encoding", b"gzip"),))
+    (answer,) = told.of(ModelResponse)
+    assert told.bytes_of(answer.response) == b"no gzip at all"
+    assert answer.ending == "incomplete"
+    assert answer.error
+
+
+def test_bodies_that_were_only_counted_have_their_sizes() -> None:
+    told = Told()
+    number = told.began(b"/other", b"GET")
+    told.feed(ExchangeRequested(number, 11), ExchangeResponded(number, 12, 200, b"", ()))
+    told.feed(ExchangeEnded(number, 14, "complete", b"", 0, 5000))
+    (plain,) = told.of(HttpExchange)
+    assert plain.response == Body(5000, (), "not-kept")
 
 
 def test_a_body_that_is_no_request_is_kept_as_it_is() -> None:
