@@ -57,7 +57,8 @@ class ChildPlan(msgspec.Struct, frozen=True):
     `ignored` are the signals that were ignored when we were started. `inherit` are descriptors kept besides 0-2.
     `enclosure`: namespaces to join, `landlock`: restrictions to put on, `no_new_privs`: even where nothing asks for it.
     `without`: numbers of capabilities that neither the command nor anything below it is to have. `environment_alone`:
-    in place of `environment` where no listener hears of calls; None: the same.
+    in place of `environment` where no listener hears of calls, `environment_least`: where that one is too large for
+    the kernel; None: the same.
     """
 
     path: bytes
@@ -77,6 +78,7 @@ class ChildPlan(msgspec.Struct, frozen=True):
     no_new_privs: bool = False
     without: tuple[int, ...] = ()
     environment_alone: Mapping[bytes, bytes] | None = None
+    environment_least: Mapping[bytes, bytes] | None = None
 
 
 class Launched(msgspec.Struct, frozen=True):
@@ -266,6 +268,8 @@ def _run_child(plan: ChildPlan, channel: socket.socket, parent: int) -> NoReturn
     _restore_signals(plan)
     alone = plan.environment_alone if outcome[0] != MODE_NOTIFY else None
     number = _become(plan, plan.environment if alone is None else alone)
+    if number == errno.E2BIG and plan.environment_least is not None:
+        number = _become(plan, plan.environment_least)
     channel.send(b"E%d" % number)
     os._exit(126 if number in (errno.EACCES, errno.ENOEXEC, errno.EISDIR) else 127 if number == errno.ENOENT else 126)
 

@@ -114,6 +114,7 @@ def _child_plan(following: Following, ignored: frozenset[int], blocked: frozense
         path=following.path,
         argv=options.command,
         environment=around.reading.environment(options.environment, around.reading.notified),
+        environment_least=options.environment,
         environment_alone=around.reading.environment(options.environment, around.reading.alone),
         cwd=options.cwd,
         inherit=options.inherit,

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from agentwrap.events import Coverage, Gap, Tier
+from agentwrap.events import Coverage, Tier
 from agentwrap.launching import environment
 from agentwrap.launching.authority_files import AuthorityFiles
 from agentwrap.launching.environment import Environment
@@ -62,17 +62,9 @@ class Reading(msgspec.Struct):
         if way == "gateway":
             tier = "wall" if network == "wall" else "guard"
         note = _NOTES[way] if way == "base-url" or self.files is not None else "plain HTTP of known interfaces"
+        if way == "base-url":
+            note = f"{note} ({self.why if mode in NOTIFIED else f'mode {mode}'})"
         return Coverage(at_ns=0, what="model", tier=tier, mechanism=way, note=note)
-
-    def gaps(self, mode: str) -> list[Gap]:
-        """What that leaves unseen for the whole run."""
-        if self.way(mode) != "base-url":
-            return []
-        could_hide = "model calls of clients that take no base URL from their environment"
-        detail = self.why if mode in NOTIFIED else f"mode {mode}"
-        return [
-            Gap(at_ns=0, what="model", cause="base-url", could_hide=could_hide, from_ns=0, detail=detail.encode())
-        ]
 
     def close(self) -> None:
         """The run is over."""

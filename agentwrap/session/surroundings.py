@@ -14,6 +14,7 @@ from agentwrap.events import Coverage, Gap
 from agentwrap.launching.authority_files import AuthorityFiles
 from agentwrap.launching.child import Enclosure
 from agentwrap.launching.options import RunOptions
+from agentwrap.session.following import working_directory
 from agentwrap.session.reading import Reading
 
 if TYPE_CHECKING:
@@ -102,11 +103,8 @@ class Surroundings(msgspec.Struct):
             return "mounts"
         return "Landlock" if self.plan.landlock.handled_files else ""
 
-    def losses(self, mode: str) -> list[Gap]:
-        """What the run goes on without: a way for model traffic, with `--best-effort` a wall."""
-        return [*self.reading.gaps(mode), *self._no_wall()]
-
-    def _no_wall(self) -> list[Gap]:
+    def losses(self) -> list[Gap]:
+        """What `--best-effort` goes on without: a gateway that nothing leads to."""
         if self.gateway is None or self.tier or self.gateway.capture_ports is not None:
             return []
         refusal = self.refusal
@@ -145,6 +143,12 @@ def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> 
     loading = started.load(options, now, attended=attended)
     try:
         return _confined(options, loading) if confined else _capturing(options, loading)
+    except OSError as error:
+        loading.end()
+        raise AgentwrapError(
+            "unsupported", "there are not enough descriptors or ports for a gateway", evidence=str(error),
+            hint="ulimit -n 1024", exit_status=EXIT_FAILED,
+        ) from error  # fmt: skip
     except BaseException:
         loading.end()
         raise
@@ -181,7 +185,7 @@ def _capturing(options: RunOptions, loading: "Loading") -> Surroundings:
 
 def _authority_files(standing: Surroundings, options: RunOptions) -> AuthorityFiles:
     try:
-        return AuthorityFiles(options.environment, options.cwd or os.getcwdb())
+        return AuthorityFiles(options.environment, options.cwd or working_directory())
     except OSError as error:
         standing.abandon()
         raise AgentwrapError(

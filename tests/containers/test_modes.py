@@ -157,6 +157,7 @@ def test_best_effort_runs_and_the_file_says_what_was_not_observed(container: Pla
     assert ran.wrapped.events("run.start")[0].data["mode"] == "none"
     assert ran.wrapped.events("run.end")[0].data == {"status": 5}
     tiers = {event.data["what"]: event.data["tier"] for event in ran.wrapped.events("coverage")}
+    assert tiers.pop("model") == "witness"  # clients are told of a proxy, whoever follows them
     assert set(tiers.values()) == {"none"}
     lost = {event.data["what"] for event in ran.wrapped.events("gap")}
     assert lost == set(tiers) - {"file-read"}  # which nobody asked for

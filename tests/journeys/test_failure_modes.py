@@ -139,8 +139,9 @@ def test_without_its_tracer_the_tree_ends_and_the_file_tells(
     folder: Path, busy: "tuple[subprocess.Popen[str], Path]"
 ) -> None:
     run, recording = busy
-    (tracer,) = (int(word) for word in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split())
-    os.kill(tracer, signal.SIGKILL)
+    children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+    (tracer,) = (child for child in children if Path(f"/proc/{child}/comm").read_text() == "aw-tracer\n")
+    os.kill(int(tracer), signal.SIGKILL)
     _, told = run.communicate()
     assert run.returncode == 125
     assert told.startswith("error: the recording is not complete")

@@ -339,7 +339,6 @@ def test_where_calls_cannot_be_answered_clients_are_told_of_a_reverse_proxy(
     ran = world.run(sys.executable, "-c", script, options=options, env={"OPENAI_BASE_URL": f"http://127.0.0.1:{PORT}/v1"})
     assert ran.stdout == b"127.0.0.1 127.0.0.1:8123 /v1/models?a=b\n True", ran.stderr
     assert coverage(ran) == "witness base-url"
-    assert "base-url" in ran.gaps()
     assert exchanges(ran) == [("http", "127.0.0.1", "/v1/models?a=b")]
 
 
