@@ -315,7 +315,9 @@ class Linker:
             self._link_helper(found.one, below)
             return True
         if not below:
-            open_ = [one for one in open_ if not one.commands]  # a command is never run by the asking process itself
+            # A command is never run by the asking process itself, and a call about files needs no connection of it.
+            socket = row.kind in SOCKETS
+            open_ = [one for one in open_ if not one.commands and not (socket and one.named.paths)]
         alone = self._alone(open_, row, at_ns)
         if alone is not None:
             self._add(Link(alone.use.id, ALONE, seq=row.seq))

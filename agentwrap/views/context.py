@@ -109,6 +109,12 @@ class Context:
             self._spans[row.span] = named
             self._lineages.clear()
 
+    def turn_columns(self) -> int:
+        """How wide the column of turns is: two, and more from the tenth turn on."""
+        calls = self.story.turns.calls if self.story is not None else {}
+        last = next(reversed(calls.values())).turn if calls else ""
+        return min(max(2, len(last)), 8)
+
     def turn_of(self, row: Row, lineage: Lineage) -> str:
         """The turn a row belongs to, or `--`."""
         told = self.story.turn_of(row) if self.story is not None else row.data.get("turn")

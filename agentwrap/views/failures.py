@@ -63,4 +63,5 @@ def _attempts(call: "Call", context: Context) -> Iterator[Line]:
 
         told = f"{tries[0].id} to {call.id}: {attempts_words(tries)}"
         good = not call.failed
-        yield line((f"{'':>8}{text.escape(call.turn):<2} model  ", "dim"), (told, "good" if good else "bad"))
+        turn = f"{text.escape(call.turn):<{context.turn_columns()}}"
+        yield line((f"{'':>8}{turn} model  ", "dim"), (told, "good" if good else "bad"))

@@ -27,7 +27,7 @@ def lay_out(parts: Parts, at_ns: int, turn: str, context: Context) -> Line:
     """Place the parts in their columns, cutting what does not fit."""
     time, kind = context.clock(at_ns), text.pad(text.clip(parts.word, 6), 6)
     role: Role = "deny" if parts.role == "deny" else ""
-    prefix: Line = [(f"{time:>7} ", "dim"), (f"{turn:<2} ", "dim"), (f"{kind} ", role)]
+    prefix: Line = [(f"{time:>7} ", "dim"), (f"{turn:<{context.turn_columns()}} ", "dim"), (f"{kind} ", role)]
     room, column, right = LONGEST, WHAT_COLUMNS, parts.right
     fixed = columns_of(parts.head) + columns_of(parts.tail)
     if context.columns is not None:

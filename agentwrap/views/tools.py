@@ -70,15 +70,15 @@ def tool_lines(tools: Iterable[ToolUse], context: Context, found: dict[str, Caus
     """Two lines for each: the call with its result, then what it caused and how that is known."""
     for use in tools:
         yield _call(use, context)
-        yield from _effects(found.get(use.id, Caused()))
+        yield from _effects(found.get(use.id, Caused()), 11 + 2 * context.turn_columns())
 
 
 def _call(use: ToolUse, context: Context) -> Line:
     name = text.escape(brief(foreign_text(use.asked.data.get("name"))))
-    head: Line = [
-        (f"{context.clock(use.at_ns):>7} ", "dim"), (f"{text.escape(use.turn):<2} ", "dim"),
-        (f"{text.escape(use.id):<3} ", "dim"), *agent_mark(use.agent, context), (f"{name}  ", "name"),
-    ]  # fmt: skip
+    turn, ident = text.escape(use.turn), text.escape(use.id)
+    wide = context.turn_columns()
+    place = f"{context.clock(use.at_ns):>7} {turn:<{wide}} {ident:<{wide + 1}} "
+    head: Line = [(place, "dim"), *agent_mark(use.agent, context), (f"{name}  ", "name")]
     right = provider(use) or tool_status(context, use.id, use.result)
     if use.end_ns is not None:
         right = [*right, (f"  {text.duration(use.end_ns - use.at_ns)}", "dim")]
@@ -92,10 +92,10 @@ def provider(use: ToolUse) -> Line:
     return [("run by the provider", "dim")] if use.asked.data.get("provider_side") else []
 
 
-def _effects(of: Caused) -> Iterator[Line]:
+def _effects(of: Caused, indent: int) -> Iterator[Line]:
     told = of.words()
     if told or of.links:
-        yield line(("               ", ""), (told or "nothing that is shown", ""), (f"  ({of.how()})", "dim"))
+        yield line((" " * indent, ""), (told or "nothing that is shown", ""), (f"  ({of.how()})", "dim"))
 
 
 def result_text(row: Row | None) -> str:

@@ -265,6 +265,8 @@ def test_a_command_is_not_run_by_the_process_that_asked() -> None:
              NetConnect(at_ns=220 * MS, span="p1", pid=4100, family="inet", transport="tcp", host=b"192.0.2.9", port=1),
              start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"env")]  # fmt: skip
     assert told(*items) == {"p2": ("x1", ALONE)}
+    edits = [*agent(), *call(), wanted(200, "Edit", {"path": "a"}), *items[-3:]]
+    assert told(*edits) == {"p2": ("x1", ALONE)}
 
 
 def test_a_call_whose_result_never_came_is_over_when_the_agent_goes_on() -> None:
