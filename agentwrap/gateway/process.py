@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 _FAILED = 125
 _SOCKETS_MAX = 250  # SCM_MAX_FD is 253 (unix(7))
 _NAMES_BYTES = 16384
+_FIRST_BYTES = 1 << 16
 SUPERVISOR = "supervisor"
 
 Sockets = Mapping[str, socket.socket]
 Build = Callable[[Sockets], "tuple[Ports, Settings]"]
+First = Callable[[], bytes]
 
 
 class Loading:
@@ -36,11 +38,24 @@ class Loading:
         """Hand over sockets by their names, one of them `SUPERVISOR`; there it says `wire.Ready` when it listens."""
         names = "\n".join(sockets).encode()
         socket.send_fds(self._channel, [names], [sock.fileno() for sock in sockets.values()])
+
+    def first_word(self, patience_s: float) -> bytes:
+        """What `first` gave, empty if it does not come, and close what it comes by."""
+        self._channel.settimeout(patience_s)
+        try:
+            return self._channel.recv(_FIRST_BYTES)
+        except OSError:
+            return b""
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Nothing more is said here."""
         self._channel.close()
 
     def end(self) -> None:
         """It is not wanted after all."""
-        self._channel.close()
+        self.close()
         try:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -48,19 +63,22 @@ class Loading:
             pass  # it ended by itself
 
 
-def fork(build: Build) -> Loading:
-    """Fork the gateway; in it, `build` makes ports and settings of the sockets. Must run before there are threads."""
+def fork(build: Build, first: First = bytes) -> Loading:
+    """Fork the gateway; in it, `build` makes ports and settings of the sockets. Must run before there are threads.
+
+    `first` is done there before anything else is loaded: somebody waits for what it gives.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _become(build, theirs, parent)
+        _become(build, first, theirs, parent)
     theirs.close()
     return Loading(pid, ours)
 
 
-def _become(build: Build, channel: socket.socket, parent: int) -> NoReturn:
+def _become(build: Build, first: First, channel: socket.socket, parent: int) -> NoReturn:
     status = 0
     sockets: Sockets = {}
     try:
@@ -71,6 +89,9 @@ def _become(build: Build, channel: socket.socket, parent: int) -> NoReturn:
         # What the tracer asks for must not wait for a switch of threads here.
         sys.setswitchinterval(0.001)
         try:
+            word = first()
+            if word:
+                channel.send(word)
             from agentwrap.gateway import serve
 
             serve.load()

@@ -5,12 +5,15 @@ Knows how to put the parts together. trio and what needs it are loaded by `run`,
 
 import socket
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from agentwrap.policy.layers import Layer
 from agentwrap.policy.model_hosts import ModelHosts
+
+if TYPE_CHECKING:
+    from agentwrap.gateway.interception.authority import Authority
 
 
 class Ports(msgspec.Struct, kw_only=True):
@@ -43,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `tier`: `capture` lets everything pass and only reads. `closed`: nothing at all. `host_ports`: of the machine's own
     loopback that may lead out, None for every one. `now`: nanoseconds since the start of the run. `own4`, `own6`: the
     agent's addresses in its namespace, empty without one. `unattended`: in mode `ask` there is nobody to ask.
-    `hosts`: whose TLS is ended here, by an authority with `run_id` in its name.
+    `hosts`: whose TLS is ended here, by an authority with `run_id` in its name: `authority`, if it was made before.
     """
 
     layers: tuple[Layer, ...]
@@ -57,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unattended: bool = False
     hosts: ModelHosts = ModelHosts()
     run_id: str = ""
+    authority: "Authority | None" = None
 
 
 def load() -> None:

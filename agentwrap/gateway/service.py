@@ -171,7 +171,7 @@ def _interceptor(link: Link, settings: Settings) -> "Interceptor | None":
         return None
     from agentwrap.gateway.interception.interceptor import Interceptor
 
-    return Interceptor(settings.hosts, settings.run_id, link.put, settings.now)
+    return Interceptor(settings.hosts, settings.run_id, link.put, settings.now, authority=settings.authority)
 
 
 def _taps(link: Link, now: Callable[[], int]) -> Callable[[About], Tap]:

@@ -26,6 +26,7 @@ from agentwrap.launching.options import RunOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agentwrap.gateway.interception.authority import Authority
     from agentwrap.gateway.process import Loading
     from agentwrap.gateway.serve import Ports, Settings
     from agentwrap.tracing.wire import FrameReader
@@ -93,6 +94,7 @@ class StartedGateway(msgspec.Struct):
     traffic: "Traffic | None" = None
     ca_pem: bytes = b""
     inside: list[socket.socket] = msgspec.field(default_factory=list)
+    loading: "Loading | None" = None
     _over: bool = False
     _ready: bool = False
     _thread: threading.Thread | None = None
@@ -100,6 +102,8 @@ class StartedGateway(msgspec.Struct):
     def close_in_tracer(self) -> None:
         """In the tracer, right after the fork: what only the supervisor and the gateway may hold."""
         self.channel.close()
+        if self.loading is not None:
+            self.loading.close()
         self._drop()
 
     def forked_all(self) -> None:
@@ -112,6 +116,11 @@ class StartedGateway(msgspec.Struct):
         for end in self.inside:
             end.close()
         self.inside.clear()
+
+    def wait_for_authority(self) -> bytes:
+        """Its certificate, long before it listens; empty where there is none, and where it died."""
+        self.ca_pem = self.loading.first_word(_READY_S) if self.loading is not None else b""
+        return self.ca_pem
 
     def wait_until_ready(self) -> None:
         """Until the gateway listens. Raises AgentwrapError."""
@@ -264,6 +273,17 @@ def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loa
 
     reach = reach_of(*(layer.policy for layer in options.layers))
 
+    made: list[Authority] = []
+
+    def authority() -> bytes:
+        """Before everything else: the command waits for its certificate."""
+        if options.no_intercept:
+            return b""
+        from agentwrap.gateway.interception.authority import Authority
+
+        made.append(Authority(options.run_id))
+        return made[0].pem
+
     def build(sockets: "Mapping[str, socket.socket]") -> "tuple[Ports, Settings]":
         from agentwrap.gateway.serve import Ports, Settings
         from agentwrap.policy.model_hosts import model_hosts
@@ -284,10 +304,11 @@ def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loa
             unattended=not attended,
             hosts=model_hosts(options.layers, options.intercept, none=options.no_intercept),
             run_id=options.run_id,
+            authority=made[0] if made else None,
         )
         return Ports(published=published, **named), settings
 
-    return process.fork(build)
+    return process.fork(build, authority)
 
 
 def start(loading: "Loading", options: RunOptions, connector: Connector | None) -> StartedGateway:
@@ -317,6 +338,7 @@ def start_capture(loading: "Loading", reverse: socket.socket | None = None) -> S
     gateway = _given(loading, "capture", {**inside, **_diagnosis()})
     tcp_port, reverse_port = (int(sock.getsockname()[1]) for sock in inside.values())
     gateway.capture_ports = CapturePorts(tcp_port, reverse_port, mmap.mmap(-1, mmap.PAGESIZE))
+    gateway.loading = loading
     gateway.inside = list(inside.values())
     return gateway
 
@@ -347,6 +369,8 @@ def _given(loading: "Loading", tier: Tier, sockets: "Mapping[str, socket.socket]
         ) from error
     theirs.close()
     heard.close()
+    if tier != "capture":
+        loading.close()
     return StartedGateway(tier, loading.pid, ours, callers)
 
 

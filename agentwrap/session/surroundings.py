@@ -74,12 +74,11 @@ class Surroundings(msgspec.Struct):
         gateway = self.gateway
         if gateway is None or self.reading.way(mode) == "base-url":
             return
-        try:
-            gateway.wait_until_ready()
-        except AgentwrapError:
-            if gateway.capture_ports is None:
-                raise
-            # Nothing stands in the way of a connection; that it is not read is told when the gateway is heard.
+        if gateway.capture_ports is not None:
+            # Nothing stands in the way of a connection; a gateway that died is told of when it is heard.
+            self.reading.write_files(gateway.wait_for_authority())
+            return
+        gateway.wait_until_ready()
         self.reading.write_files(gateway.ca_pem)
 
     def statements(self, given: list[Coverage], mode: str) -> list[Coverage]:

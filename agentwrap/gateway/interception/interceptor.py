@@ -48,10 +48,12 @@ class Interceptor:
         put: Callable[[Gap], None],
         now: Callable[[], int],
         environment: Mapping[str, str] = os.environ,
+        authority: Authority | None = None,
     ) -> None:
+        """`authority`: one that was made before."""
         self._hosts = hosts
         self._put, self._now = put, now
-        self.authority = Authority(run_id)
+        self.authority = authority or Authority(run_id)
         self.upstream = Upstream(environment)
         self._refusals: dict[tuple[str, Host], Passed] = {}
         self._content: set[tuple[str, Host]] = set()
