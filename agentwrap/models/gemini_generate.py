@@ -1,9 +1,13 @@
 """Google's Gemini (ai.google.dev/api/generate-content): POST .../models/NAME:generateContent, :streamGenerateContent.
 
 A stream is of events (`alt=sse`) or one JSON array. Vertex AI serves it, too, and Code Assist, in one more object.
+
+Most calls have no id. They get one of their name and how many of that name the answer has before, `NAME#1`; the results
+that follow on the answer are in the same order. Of results without ids only those of the last answer are read.
 """
 
 import re
+from collections import Counter
 from typing import Any
 
 from agentwrap.events import Api
@@ -11,7 +15,7 @@ from agentwrap.models.gathering import Gathering, Kind, error_of, spelled, value
 from agentwrap.models.identity import identity, without
 from agentwrap.models.loose import mapping, number, sequence, word
 from agentwrap.models.requests import Document, message, outcome
-from agentwrap.models.shape import Outcome, RequestFacts, ResponseFacts, Usage
+from agentwrap.models.shape import Message, Outcome, RequestFacts, ResponseFacts, Usage
 from agentwrap.models.sse import Event
 from agentwrap.models.stream import form, messages
 
@@ -34,13 +38,18 @@ class GeminiGenerate:
     def request(self, body: bytes, path: bytes) -> RequestFacts:
         """As Shape.request."""
         document = Document(body, "contents", "request")
-        said, outcomes = [], []
+        said: list[Message] = []
+        outcomes: list[Outcome] = []
+        names: Counter[bytes] = Counter()
         for place in document.places:
             held = mapping(document.at(place))
             parts = [without(part, ("thoughtSignature",)) for part in sequence(held.get("parts"))]
             kept = identity([held.get("role"), parts], document.raw(place))
             said.append(message(held.get("role"), kept, place))
-            outcomes += [one for part in parts for one in _outcomes(mapping(part))]
+            if held.get("role") == "model":
+                outcomes = [one for one in outcomes if not _is_made(one)]
+                names.clear()
+            outcomes += [one for part in parts for one in _outcomes(mapping(part), names)]
         named = _PATH.fullmatch(path)
         return RequestFacts(
             model=(named[1] if named else None) or word(document.get("model")),
@@ -70,7 +79,16 @@ def _declared(tool: object) -> int:
     return len(sequence(mapping(tool).get("functionDeclarations"))) or 1  # one of Google's own has none
 
 
-def _outcomes(part: dict[str, Any]) -> list[Outcome]:
+def _made_id(name: bytes, names: Counter[bytes]) -> bytes:
+    names[name] += 1
+    return b"%s#%d" % (name, names[name])
+
+
+def _is_made(one: Outcome) -> bool:
+    return one.id.rpartition(b"#")[0] == one.name
+
+
+def _outcomes(part: dict[str, Any], names: Counter[bytes]) -> list[Outcome]:
     if not isinstance(part.get("functionResponse"), dict):
         return []
     told = part["functionResponse"]
@@ -78,7 +96,8 @@ def _outcomes(part: dict[str, Any]) -> list[Outcome]:
     only = result.get("output", result.get("result", result.get("error")))
     said = only if len(result) == 1 and isinstance(only, str) else spelled(told.get("response")).decode()
     error = True if "error" in result and "output" not in result else None
-    return [outcome(word(told.get("id")), [said], word(told.get("name")), error)]
+    name = word(told.get("name"))
+    return [outcome(word(told.get("id")) or _made_id(name, names), [said], name, error)]
 
 
 class _Answer:
@@ -87,6 +106,7 @@ class _Answer:
     def __init__(self, *, streamed: bool) -> None:
         self.gathering = Gathering(streamed=streamed)
         self._counted: object = None  # the last chunk's count
+        self._names: Counter[bytes] = Counter()
         self._last: dict[int, tuple[Kind, int]] = {}
 
     def take(self, event: Event, value: dict[str, Any]) -> None:
@@ -127,7 +147,8 @@ class _Answer:
         elif isinstance(part.get("functionCall"), dict):
             called = part["functionCall"]
             kept = gathering.part(*self._key(index, "tool", anew=True))
-            kept.id, kept.name = word(called.get("id")), word(called.get("name"))
+            kept.name = word(called.get("name"))
+            kept.id = word(called.get("id")) or _made_id(kept.name, self._names)
             kept.otherwise = spelled(called.get("args") or {})
             gathering.began(event.lines[0])
         elif isinstance(part.get("executableCode"), dict):

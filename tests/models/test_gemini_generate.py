@@ -39,7 +39,7 @@ CHUNKS = [
 BLOCKS = (
     Block("thinking", b"Let me see"),
     Block("text", 'It is "ü"'.encode()),
-    Block("tool", b"", b"", b"bash", b'{"c":"ls"}'),
+    Block("tool", b"", b"bash#1", b"bash", b'{"c":"ls"}'),
     Block("tool", b"", b"f2", b"read", b"{}"),
     Block("text", b"after"),
 )
@@ -119,7 +119,7 @@ def test_a_further_turn_costs_what_is_new() -> None:
     identities = [[message.identity for message in fact.messages] for fact in facts]
     assert identities[4][: len(identities[3])] == identities[3]
     assert (facts[1].model, facts[1].stream, facts[1].tools) == (b"gemini-3-pro", True, 3)
-    assert [(one.id, one.name, one.size) for one in facts[2].outcomes] == [(b"", b"bash", 1000)] * 2
+    assert [(one.id, one.name, one.text[:2]) for one in facts[2].outcomes] == [(b"bash#1", b"bash", b"1 ")]
 
 
 def test_a_request_within_another_object() -> None:
@@ -127,7 +127,7 @@ def test_a_request_within_another_object() -> None:
     body = json.dumps({"model": "gemini-3-pro", "project": "p", "request": inner, "user_prompt_id": "u"}).encode()
     facts = READER.request(body, b"/v1internal:streamGenerateContent")
     assert covered(body, facts.pieces)
-    assert (facts.model, facts.session, len(facts.messages), len(facts.outcomes)) == (b"gemini-3-pro", b"s", 5, 2)
+    assert (facts.model, facts.session, len(facts.messages), len(facts.outcomes)) == (b"gemini-3-pro", b"s", 5, 1)
     assert len(facts.pieces) > 5
     assert READER.request(b"{}", b"/v1/models/g:generateContent").stream is False
 
@@ -143,10 +143,22 @@ def test_results_of_tools() -> None:
     found = READER.request(body, PATH).outcomes
     assert [(one.id, one.name, one.error, one.text) for one in found] == [
         (b"1", b"a", None, b"x"),
-        (b"", b"b", True, b"no"),
-        (b"", b"c", None, b'{"k":1,"output":2}'),
-        (b"", b"d", None, b"null"),
+        (b"b#1", b"b", True, b"no"),
+        (b"c#1", b"c", None, b'{"k":1,"output":2}'),
+        (b"d#1", b"d", None, b"null"),
     ]
+
+
+def test_calls_without_ids_meet_their_results() -> None:
+    calls: list[dict[str, Any]] = [{"name": "a", "args": {}}, {"name": "b"}, {"name": "a"}, {"id": "own", "name": "a"}]
+    answer = READER.response(sse(*(chunk({"functionCall": call}) for call in calls)), EVENTS)
+    assert [block.id for block in answer.blocks] == [b"a#1", b"b#1", b"a#2", b"own"]
+    results = [{"functionResponse": call | {"response": {"output": "x"}}} for call in calls]
+    turn = [{"role": "model", "parts": [{"functionCall": call} for call in calls]}, {"role": "user", "parts": results}]
+    assert [one.id for one in READER.request(request(turn), PATH).outcomes] == [b"a#1", b"b#1", b"a#2", b"own"]
+    # Results of an earlier answer would have the same names: only ids of their own are told again.
+    again = READER.request(request([*turn, *turn[:1], {"role": "user", "parts": results[:1]}]), PATH)
+    assert [one.id for one in again.outcomes] == [b"own", b"a#1"]
 
 
 ODD = st.recursive(
