@@ -89,9 +89,7 @@ def _become(build: Build, first: First, channel: socket.socket, parent: int) -> 
         # What the tracer asks for must not wait for a switch of threads here.
         sys.setswitchinterval(0.001)
         try:
-            word = first()
-            if word:
-                channel.send(word)
+            _say(channel, first())
             from agentwrap.gateway import serve
 
             serve.load()
@@ -103,6 +101,14 @@ def _become(build: Build, first: First, channel: socket.socket, parent: int) -> 
         if SUPERVISOR in sockets:
             _report(sockets[SUPERVISOR], error)
     os._exit(status)
+
+
+def _say(channel: socket.socket, word: bytes) -> None:
+    try:
+        if word:
+            channel.send(word)
+    except OSError:
+        pass  # nobody waits for it
 
 
 def _hear(channel: socket.socket) -> Sockets:
