@@ -43,6 +43,7 @@ def world(run: Run) -> tuple[list[Seen], list[str]]:
     """The calls, and the names of the tools that the answers called."""
     calls: list[Seen] = []
     tools: list[str] = []
+    kept_silent = False
     for line in (run.folder / "world.jsonl").read_text().splitlines():
         row = json.loads(line)
         path = row.get("path", "").partition("?")[0]
@@ -50,8 +51,10 @@ def world(run: Run) -> tuple[list[Seen], list[str]]:
             calls.append(_seen(run, f"{row['n']:03d}.json"))
         elif row["kind"] == "ws-msg" and row["type"] == "response.create":
             calls.append(_seen(run, f"{row['n']:03d}-ws{row['k']}.json"))
+            kept_silent = row["generate"] is False  # a client that only warms up: nothing is answered
         elif row["kind"] == "decision" and row["call"]:
-            tools.append(row["call"])
+            tools += [] if kept_silent else [row["call"]]
+            kept_silent = False
     return calls, tools
 
 

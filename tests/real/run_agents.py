@@ -27,7 +27,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 from wrapping import Event, events  # noqa: E402  run by hand, nobody has set the path
 
 from agentwrap.recording.reader import Reader  # noqa: E402
-from agentwrap.views import noise  # noqa: E402
+from agentwrap.views import noise, passing  # noqa: E402
 
 NOBODY = 65534
 CASES = (
@@ -227,7 +227,9 @@ def _the_edit(run: Run, recorded: list[Event]) -> Iterator[str]:
 def _noise(run: Run) -> Iterator[str]:
     """Paths the default view shows and nobody asked for."""
     with Reader.open(run.recording) as reader:
-        shown = [row for row in reader.rows() if row.kind.startswith("file.") and not noise.hidden(row)]
+        gone = passing.passed(reader)
+        rows = [row for row in reader.rows() if row.kind.startswith("file.")]
+        shown = [row for row in rows if not noise.hidden(row) and not passing.of_a_passing_file(row, gone)]
     for row in shown:
         if os.path.basename(row.subject) not in WORK:
             yield f"noise: {row.kind} {row.data.get('change', '')} {row.subject}"

@@ -1,7 +1,13 @@
-"""Real agents, wrapped, as root and as a plain user: what each ran and changed is in its recording, and no noise."""
+"""Real agents, wrapped, as root and as a plain user: what each ran, changed, asked and was told is in its recording."""
 
 import pytest
-from real import run_agents
+from real import model_traffic, run_agents
+
+# Besides those of `run_agents`, which speak plain HTTP: TLS, and the other wires of agents that have several.
+WIRES = [
+    ("claude+tls", "root"), ("claude+tls", "plain"), ("codex+tls", "root"), ("codex+tls", "plain"),
+    ("pi/anthropic", "root"), ("pi/responses+tls", "root"), ("mini/anthropic", "root"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("user", ["root", "plain"])
@@ -9,4 +15,12 @@ from real import run_agents
 def test_an_agent_and_its_recording(case: str, user: str) -> None:
     if reason := run_agents.missing(case, user):
         pytest.skip(reason)
-    assert list(run_agents.faults(run_agents.run(case, user))) == []
+    done = model_traffic.run(case, user)
+    assert [*run_agents.faults(done), *model_traffic.faults(done)] == []
+
+
+@pytest.mark.parametrize(("case", "user"), WIRES)
+def test_its_model_traffic_over_other_wires(case: str, user: str) -> None:
+    if reason := run_agents.missing(case.partition("+")[0].partition("/")[0], user):
+        pytest.skip(reason)
+    assert list(model_traffic.faults(model_traffic.run(case, user))) == []

@@ -46,6 +46,7 @@ def python(code: str) -> list[str]:
 
 CLIENTS = {
     "curl": [*CURL, "https://allowed.example/file"],
+    "curl-tls1.2": [*CURL, "--tls-max", "1.2", "https://allowed.example/file"],
     "wget": ["wget", "-q", "-t", "1", "-O", "-", "--ca-certificate=/proc/self/fd/9", "https://allowed.example/file"],
     "urllib": python(programs.URLLIB),
     "requests": python(programs.REQUESTS.replace(', verify=os.environ["SSL_CERT_FILE"]', "")),
@@ -416,6 +417,37 @@ print(count, flush=True)
     ran = place.finish(process)
     assert ran.status == 0, ran.err
     print(f"{tier}: {size} bytes; a gateway of {before} bytes grew by {grown}")
+    assert grown < MEMORY
+
+
+def test_a_large_request_needs_no_memory(place: Place, tier: str) -> None:
+    """The server takes it only when the client has been held up: what is on its way is in nobody's memory."""
+    size, go = 200_000_000, threading.Event()
+
+    def talk(connection: socket.socket) -> None:
+        head = connection.recv(65536)
+        assert go.wait(60)
+        count = len(head.partition(b"\r\n\r\n")[2])
+        while count < size:
+            count += len(connection.recv(1 << 18))
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n%d" % count)
+
+    serve_tls(place, talk)
+    code = INSIDE + f"""
+sock.sendall(b"POST /v HTTP/1.1\\r\\nHost: allowed.example\\r\\nContent-Length: {size}\\r\\n\\r\\n")
+print("began", flush=True)
+for _ in range({size} // 100_000):
+    sock.sendall(b"x" * 100_000)
+print(sock.recv(1000).decode().split()[-1], flush=True)
+"""
+    process = place.start(python(code), tier, *HOST, env=trusting(place))
+    assert line(process) == "began"
+    [gateway] = [pid for pid in attendants(process.pid) if Path(f"/proc/{pid}/comm").read_text() == "aw-gateway\n"]
+    before = held([gateway])
+    go.set()
+    assert line(process) == str(size)
+    grown = held([gateway]) - before
+    assert place.finish(process).status == 0
     assert grown < MEMORY
 
 
