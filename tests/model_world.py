@@ -11,6 +11,7 @@ from wrapping import Wrapped, command, environment
 
 MODEL, OTHER, LOCAL = "api.anthropic.com", "www.example.com", "127.0.0.1"
 NAMES = {MODEL: ["203.0.113.10", "2001:db8::10"], OTHER: ["203.0.113.20"], "six.example.com": ["2001:db8::30"]}
+NAMES["proxy.example.com"] = NAMES[OTHER]
 PORT = 8123
 
 
@@ -23,7 +24,7 @@ class World:
         self.servers: list[far_side.Server] = []
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(*far_side.certificate(folder, tuple(NAMES)))
-        self.tls = {host: self._keep(self._tls(host)) for hosts in NAMES.values() for host in hosts}
+        self.tls = {host: self._keep(self._tls(host)) for host in {one: 0 for hosts in NAMES.values() for one in hosts}}
         self.plain = {
             host: self._keep(far_side.http(self.net.listen(host, PORT), host))
             for host in (LOCAL, "::1", "203.0.113.10", "203.0.113.20")
@@ -32,6 +33,10 @@ class World:
     def _keep(self, server: far_side.Server) -> far_side.Server:
         self.servers.append(server)
         return server
+
+    def serve(self, listener: socket.socket, talk: far_side.Talk) -> far_side.Server:
+        """One more server."""
+        return self._keep(far_side.Server(listener, talk))
 
     def _tls(self, host: str) -> far_side.Server:
         answer = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nsecure\n"

@@ -2,14 +2,18 @@
 
 import json
 import os
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import far_side
 import pytest
 from model_world import LOCAL, MODEL, OTHER, PORT, World, coverage, exchanges
 from wrapping import Wrapped, command, environment
@@ -318,8 +322,6 @@ print(ask(), flush=True); sys.stdin.readline(); print(ask(), ask(), flush=True)
 
 def signal_ended(descriptor: int) -> None:
     """Wait until the process behind a pidfd has ended."""
-    import select
-
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     assert poll.poll(20_000)
@@ -379,3 +381,44 @@ def test_a_program_that_closed_its_own_network_does_not_get_out_through_us(world
     assert ran.stdout == b"EACCES\nEACCES\n", ran.stderr
     assert ran.events("net.closed") == []
     assert {event.data["cause"] for event in ran.events("gap")} == {"not-led"}
+
+
+def _tunnels(world: World, asked: list[bytes]) -> far_side.Talk:
+    """An HTTP proxy of the user's, which knows CONNECT."""
+
+    def talk(client: socket.socket) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += client.recv(1)
+        asked.append(head.split(b"\r\n")[0])
+        with world.net.stream("203.0.113.10") as server:
+            server.connect(("203.0.113.10", 443))
+            client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
+            poll = select.poll()
+            poll.register(client, 0)  # until both directions have ended
+            poll.poll(20_000)
+
+    return talk
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # the other direction has ended it
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_through_a_proxy_of_the_users(world: World) -> None:
+    asked: list[bytes] = []
+    world.serve(world.net.listen("203.0.113.20", 3128), _tunnels(world, asked))
+    env = {"HTTPS_PROXY": "http://proxy.example.com:3128"}
+    ran = world.run("curl", "-s", f"https://{MODEL}/by-proxy", env=env)
+    assert (ran.status, ran.stdout) == (0, b"secure\n"), ran.stderr
+    assert asked[0] == f"CONNECT {MODEL}:443 HTTP/1.1".encode()
+    assert exchanges(ran)[-1] == ("https", MODEL, "/by-proxy")
+    assert ran.gaps() == []
