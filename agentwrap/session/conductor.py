@@ -22,6 +22,7 @@ from agentwrap.session.endings import clock_jump, die_of, end_orphans, tracer_lo
 from agentwrap.session.following import WATCHED_SIGNALS, Following, fork_tracer, working_directory
 from agentwrap.session.model_traffic import ModelTraffic
 from agentwrap.session.process_spans import ProcessSpans
+from agentwrap.session.session_files import OfTheRun, attach
 
 if TYPE_CHECKING:
     from agentwrap.approvals.desk import Desk
@@ -61,6 +62,7 @@ class Session:
         self.attended = False
         self._desk: Desk | None = None
         self._spans = ProcessSpans()
+        self._own = OfTheRun()
         self._claims: ClaimsServer | None = None
 
     def _now(self) -> int:
@@ -213,7 +215,17 @@ class Session:
             self._claims.start(self._pump.put, self._spans.of)
         if self._around.gateway is not None:
             self._around.gateway.traffic = ModelTraffic(self._now)
-            self._around.gateway.attend(self._hearing(self._around.gateway), self._pump.flush, self._now)
+            self._around.gateway.attend(self._noting(self._around.gateway), self._pump.flush, self._now)
+
+    def _noting(self, gateway: "StartedGateway") -> "Callable[[list[Item]], None]":
+        """As `_hearing`, and what tells this run's session files is noted."""
+        put = self._hearing(gateway)
+
+        def hear(items: "list[Item]") -> None:
+            self._own.see(items)
+            put(items)
+
+        return hear
 
     def _hearing(self, gateway: "StartedGateway") -> "Callable[[list[Item]], None]":
         """What the gateway's events go to: the recorder, and, where it asks a human, the desk."""
@@ -366,6 +378,7 @@ class Session:
                 case _:
                     pass
         if items:
+            self._own.see(items)
             self._spans.see(items)
             self._pump.put(items)
         if wanted:
@@ -430,6 +443,8 @@ class Session:
             self._desk.close()
         if self._claims is not None:
             self._claims.close()
+        for item in attach(self.options.environment, self._started_unix_ns, self._own, at_ns=self._now()):
+            self._pump.put([item])
         killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else 0
         reason: Literal["timeout", "lost", "signal", "exit"] = "signal" if killed_by else "exit"
         if outcome.timed_out or status is None:

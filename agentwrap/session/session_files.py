@@ -8,13 +8,13 @@ at and read is bounded. Knows where the files lie and which ids may stand in the
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from agentwrap.events import Body, Content, Item, ModelRequest, ModelResponse, SessionFile, ToolCall
+from agentwrap.events import Body, Content, FileEdit, Item, ModelRequest, ModelResponse, SessionFile, ToolCall
 
 LARGEST_BYTES = 16 << 20
 ALL_BYTES = 64 << 20
@@ -49,25 +49,53 @@ _PLACES = (
 )
 
 
-class KnownIds:
-    """Ids of this run's calls, answers and tool calls, as providers and clients gave them, with our names for them."""
+class OfTheRun:
+    """What tells this run's files from those of others: ids that crossed the wire, and session files that it wrote.
+
+    `ids`: each with our name for it (a call, a tool call, an agent).
+    """
 
     def __init__(self) -> None:
-        self.names: dict[bytes, str] = {}
+        self.ids: dict[bytes, str] = {}
+        self._written: set[bytes] = set()
 
-    def note(self, item: object) -> None:
-        """Take note of an event; others are let pass."""
-        if isinstance(item, ModelResponse):
-            self._add(item.response_id, item.call)
-            self._add(item.request_id, item.call)
-        elif isinstance(item, ToolCall):
-            self._add(item.id, item.tool)
-        elif isinstance(item, ModelRequest):
-            self._add(item.session, item.agent)
+    def __bool__(self) -> bool:
+        return bool(self.ids or self._written)
+
+    def see(self, items: "list[Item]") -> None:
+        """Take note of events; others are let pass."""
+        for item in items:
+            step = _NOTED.get(type(item))
+            if step is not None:
+                step(self, item)
+
+    def wrote(self, path: bytes) -> bool:
+        """Whether the run wrote a file of that name in a folder of that name (the way there may be told otherwise)."""
+        return _end(path) in self._written
+
+    def _response(self, item: ModelResponse) -> None:
+        self._add(item.response_id, item.call)
+        self._add(item.request_id, item.call)
+
+    def _edit(self, item: FileEdit) -> None:
+        if item.path.endswith(b".jsonl") and len(self._written) < MOST_ENTRIES:
+            self._written.add(_end(item.path))
 
     def _add(self, foreign: bytes, name: str) -> None:
-        if foreign and len(self.names) < _MOST_IDS:
-            self.names.setdefault(foreign, name)
+        if foreign and len(self.ids) < _MOST_IDS:
+            self.ids.setdefault(foreign, name)
+
+
+_NOTED: dict[type, Callable[[OfTheRun, Any], None]] = {
+    FileEdit: OfTheRun._edit,
+    ModelRequest: lambda known, item: known._add(item.session, item.agent),
+    ModelResponse: OfTheRun._response,
+    ToolCall: lambda known, item: known._add(item.id, item.tool),
+}
+
+
+def _end(path: bytes) -> bytes:
+    return b"/".join(path.rsplit(b"/", 2)[-2:])
 
 
 class _Found(msgspec.Struct):
@@ -79,13 +107,16 @@ class _Found(msgspec.Struct):
 
 
 def attach(
-    environment: Mapping[bytes, bytes], since_unix_ns: int, known: Mapping[bytes, str], *, at_ns: int = 0
+    environment: Mapping[bytes, bytes], since_unix_ns: int, known: OfTheRun, *, at_ns: int = 0
 ) -> Iterator[Item]:
-    """Contents and one SessionFile for each session file that was written since then.
+    """Contents and one SessionFile for each session file that this run wrote.
 
-    `environment`: of the command; `since_unix_ns`: when the run began; `known`: see `KnownIds.names`; `at_ns`: time of
-    the events. A file over the cap is named without its content. Raises nothing for what cannot be opened.
+    `environment`: of the command; `since_unix_ns`: when the run began; `at_ns`: time of the events. Another agent of
+    the same user may be at work: a file counts if the run was seen to write it, or has an id of this run in it. A file
+    over the cap is named without its content. Raises nothing for what cannot be opened.
     """
+    if not known:
+        return
     left, files = ALL_BYTES, 0
     for place in _PLACES:
         for found in _written(place, environment, since_unix_ns):
@@ -93,14 +124,19 @@ def attach(
                 data = _read(found, min(left, LARGEST_BYTES))
             finally:
                 os.close(found.descriptor)
+            ids = joined(data, known.ids) if data is not None else ()
+            if not ids and not known.wrote(found.path):
+                continue
             files += 1
             left -= len(data) if data is not None else 0
-            yield from _told(place.agent, found, data, known, at_ns)
+            yield from _told(place.agent, found, data, ids, at_ns)
             if files >= MOST_FILES:
                 return
 
 
-def _told(agent: Agent, found: _Found, data: bytes | None, known: Mapping[bytes, str], at_ns: int) -> Iterator[Item]:
+def _told(
+    agent: Agent, found: _Found, data: bytes | None, ids: tuple[tuple[bytes, bytes], ...], at_ns: int
+) -> Iterator[Item]:
     session = _UUID.search(found.path.rpartition(b"/")[2])
     told = session[0] if session else b""
     if data is None:
@@ -111,10 +147,8 @@ def _told(agent: Agent, found: _Found, data: bytes | None, known: Mapping[bytes,
     for piece in pieces(data):
         digests.append(sha256(piece).digest())
         yield Content(digests[-1], piece, "body")
-    yield SessionFile(
-        at_ns=at_ns, agent=agent, path=found.path, session=told, joined=joined(data, known),
-        content=Body(len(data), tuple(digests)),
-    )  # fmt: skip
+    content = Body(len(data), tuple(digests))
+    yield SessionFile(at_ns=at_ns, agent=agent, path=found.path, session=told, joined=ids, content=content)
 
 
 def pieces(data: bytes) -> Iterator[bytes]:

@@ -1,4 +1,5 @@
 import os
+import sys
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -6,10 +7,21 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wrapping import wrap
 
-from agentwrap.events import Content, ModelRequest, ModelResponse, SessionFile, ToolCall
+from agentwrap.events import (
+    Content,
+    FileEdit,
+    FileState,
+    ModelRequest,
+    ModelResponse,
+    Secrets,
+    SessionFile,
+    ToolCall,
+)
+from agentwrap.recording.reader import Reader
 from agentwrap.session import session_files
-from agentwrap.session.session_files import KnownIds, attach, joined, pieces
+from agentwrap.session.session_files import OfTheRun, attach, joined, pieces
 
 UUID = "6a07cb77-d965-4497-93d4-a3031ddb035a"
 LINE = b'{"message":{"id":"msg_01234567","content":[{"type":"tool_use","id":"toolu_0123"}]}}\n'
@@ -26,11 +38,20 @@ def claude(home: Path, name: str = f"{UUID}.jsonl") -> Path:
     return home / ".claude/projects/-srv-project" / name
 
 
-def attached(home: Path, since_ns: int = 0, known: dict[bytes, str] | None = None, **more: str) -> list[SessionFile]:
+def wrote(*paths: Path) -> OfTheRun:
+    known = OfTheRun()
+    gone = FileState(type="absent")
+    known.see([FileEdit(at_ns=1, path=bytes(path), change="create", before=gone, after=FileState()) for path in paths])
+    return known
+
+
+def attached(home: Path, since_ns: int = 0, known: OfTheRun | None = None, **more: str) -> list[SessionFile]:
     environment = {b"HOME": bytes(home), **{name.encode(): value.encode() for name, value in more.items()}}
     held: dict[bytes, bytes] = {}
     found = []
-    for item in attach(environment, since_ns, known or {}, at_ns=7):
+    if known is None:
+        known = wrote(*home.rglob("*.jsonl"))
+    for item in attach(environment, since_ns, known, at_ns=7):
         if isinstance(item, Content):
             assert (item.role, item.sha) == ("body", sha256(item.data).digest())
             held[item.sha] = item.data
@@ -55,16 +76,26 @@ def test_files_of_both_agents_are_read_whole(home: Path) -> None:
 
 
 def test_ids_that_crossed_the_wire_are_joined(home: Path) -> None:
-    known = KnownIds()
+    known = OfTheRun()
     session = UUID.encode()
-    known.note(ModelRequest(at_ns=1, call="m1", agent="a1", turn="t1", api="openai.chat", host=b"h", session=session))
-    known.note(ModelResponse(at_ns=1, call="m1", agent="a1", turn="t1", ending="complete", response_id=b"msg_01234567"))
-    known.note(ToolCall(at_ns=1, tool="x1", call="m1", agent="a1", turn="t1", id=b"toolu_0123", name=b"Bash"))
-    known.note(object())
+    known.see([
+        ModelRequest(at_ns=1, call="m1", agent="a1", turn="t1", api="openai.chat", host=b"h", session=session),
+        ModelResponse(at_ns=1, call="m1", agent="a1", turn="t1", ending="complete", response_id=b"msg_01234567"),
+        ToolCall(at_ns=1, tool="x1", call="m1", agent="a1", turn="t1", id=b"toolu_0123", name=b"Bash"),
+        Secrets(()),
+    ])  # fmt: skip
     claude(home).write_bytes(LINE)
-    (found,) = attached(home, known=known.names)
+    (found,) = attached(home, known=known)
     assert found.joined == ((b"msg_01234567", b"m1"), (b"toolu_0123", b"x1"))
-    assert known.names[UUID.encode()] == "a1"
+    assert known.ids[UUID.encode()] == "a1"
+
+
+def test_files_of_another_run_at_the_same_time_are_left(home: Path) -> None:
+    claude(home, "mine.jsonl").write_bytes(b"{}")
+    claude(home, "other.jsonl").write_bytes(LINE)
+    found = attached(home, known=wrote(Path("/elsewhere/-srv-project/mine.jsonl")))
+    assert [one.path.rpartition(b"/")[2] for one in found] == [b"mine.jsonl"]
+    assert attached(home, known=OfTheRun()) == []
 
 
 def test_what_was_not_written_since_is_left(home: Path) -> None:
@@ -155,3 +186,24 @@ def test_pieces_are_the_whole_and_cut_at_ends_of_lines(parts: list[bytes]) -> No
 def test_ids_are_looked_for_in_any_bytes(data: bytes) -> None:
     assert joined(b'"abcdefgh"msg_01234567"', {b"msg_01234567": "m1"})
     assert joined(data + b'"msg_01234567"', {b"msg_01234567": "m1"}) == ((b"msg_01234567", b"m1"),)
+
+
+WRITER = """
+import os, pathlib
+folder = pathlib.Path(os.environ["HOME"], ".claude/projects/-w")
+folder.mkdir(parents=True)
+(folder / "mine.jsonl").write_text('{"said": "' + os.environ["SERVICE_TOKEN"] + '"}' + chr(10))
+"""
+
+
+def test_a_run_keeps_the_session_file_that_it_wrote_without_its_secrets(tmp_path: Path) -> None:
+    token = {"SERVICE_TOKEN": "tok-0123456789abcdef0123456789"}
+    ran = wrap(tmp_path, sys.executable, "-c", WRITER, env=token)
+    assert ran.status == 0, ran.stderr
+    (row,) = ran.events("session.file")
+    assert row.data["path"].endswith("/-w/mine.jsonl")
+    with Reader.open(ran.recording) as source:
+        content = b"".join(piece or b"" for piece in source.body(row.seq, "content"))
+    assert content.startswith(b'{"said": "\xc2\xabredacted:')
+    assert b"tok-0123456789" not in ran.recording.read_bytes()
+    assert row.at_ns <= ran.events("run.end")[0].at_ns
