@@ -10,7 +10,8 @@ _STRING = re.compile(rb'"((?:[^"\\\n]|\\.)*+)"(\s*:)?')
 _NUMBER = re.compile(rb'"(?:[a-z_]*index|[a-z_]*id)"\s*:\s*(\d{1,9}|"[^"\\]{0,128}")')
 _LINES = re.compile(rb"^(?:data:[ \t]*)?(?=[{\[])", re.MULTILINE)
 _FEWEST = 2
-_WHOLE_LINE_BYTES = 1 << 20
+_LONGEST_LINE_BYTES = 4096
+"""What comes in pieces comes in small ones; the lines of a log are longer, and say each for itself what they say."""
 
 
 def texts_of(data: bytes) -> tuple[tuple[int, ...], ...]:
@@ -24,7 +25,7 @@ def texts_of(data: bytes) -> tuple[tuple[int, ...], ...]:
     for begin in begins:
         end = data.find(b"\n", begin)
         end = len(data) if end < 0 else end
-        if end - begin > _WHOLE_LINE_BYTES:
+        if end - begin > _LONGEST_LINE_BYTES:
             continue
         # Parallel answers and tool calls are told apart by their numbers.
         which = tuple(found for found in _NUMBER.findall(data, begin, end) if found[:1] != b'"')
