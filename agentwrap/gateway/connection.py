@@ -186,7 +186,7 @@ class Connection:
                 return None
             self._passage = plain
             plain.first = lambda: attempt.heard(host)
-            self._tap(plain, meant.verdict, intercepted=True)
+            self._tap(plain, host, intercepted=True)
             try:
                 within = Inspection(self._stage.judge, self._stage.known, plain, self._settle)
                 return Done(await within.carry(meant))
@@ -197,17 +197,17 @@ class Connection:
 
     def _listen(self, passage: Passage, verdict: Verdict) -> None:
         """HTTP that everybody can read: a copy of it is looked at for model calls."""
-        self._tap(passage, verdict, intercepted=False)
+        self._tap(passage, (verdict.host, verdict.port), intercepted=False)
 
-    def _tap(self, passage: Passage, verdict: Verdict, *, intercepted: bool) -> None:
+    def _tap(self, passage: Passage, host: tuple[str, int], *, intercepted: bool) -> None:
         if passage.tap is None:
             about = About(
                 connection=self._id,
                 span=self._span,
                 pid=self._pid,
                 scheme="https" if intercepted else "http",
-                host=verdict.host.encode(),
-                port=verdict.port,
+                host=host[0].encode(),
+                port=host[1],
                 intercepted=intercepted,
             )
             passage.tap = self._stage.taps(about)
