@@ -1,4 +1,4 @@
-"""Contents between their arrival and their event: what a part names is in the file, whatever was forgotten meanwhile."""
+"""Contents between arrival and event: what a part names is in the file, whatever was forgotten meanwhile."""
 
 import hashlib
 from unittest import mock
