@@ -86,5 +86,7 @@ def option_words(options: RunOptions, no_new_privs: bool) -> tuple[tuple[str, st
         "require": options.require,
         "no_new_privs": no_new_privs,
         "network": options.network,
+        "intercept": ",".join(options.intercept),
+        "no_intercept": options.no_intercept,
     }
     return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in words.items())

@@ -39,9 +39,9 @@ class Proxy:
     def curl(self, *words: str, env: dict[str, str] | None = None) -> str:
         done = self.world.net.run(
             ["curl", "-s", "-w", " %{http_code}", "--max-time", "20", *words],
-            env={**self.env, **(env or {})}, capture_output=True, text=True,
+            env={**self.env, **(env or {})}, capture_output=True,
         )  # fmt: skip
-        return done.stdout.replace("\n", "")
+        return done.stdout.decode().replace("\n", "")
 
     def end(self, number: int = signal.SIGINT) -> Wrapped:
         self.process.send_signal(number)
@@ -119,9 +119,9 @@ def test_a_taken_port_is_an_error(world: World) -> None:
     proxy = Proxy(world)
     port = proxy.address.rpartition(":")[2]
     words = [*AGENTWRAP, "proxy", "--port", port, "-o", str(world.folder / "x.agentlog")]
-    done = world.net.run(words, env=environment(world.folder), capture_output=True, text=True)
+    done = world.net.run(words, env=environment(world.folder), capture_output=True)
     assert done.returncode != 0
-    assert f"port {port} cannot be listened on" in done.stderr
+    assert f"port {port} cannot be listened on" in done.stderr.decode()
     assert not (world.folder / "x.agentlog").exists()
     assert proxy.end().status == 0
 
@@ -134,3 +134,13 @@ def test_a_gateway_that_dies_ends_it(world: World) -> None:
     _, error = proxy.process.communicate(timeout=30)
     assert proxy.process.returncode == 125
     assert b"the gateway ended" in error
+
+
+def test_another_user_of_the_machine_is_sent_away(world: World) -> None:
+    if os.geteuid():
+        pytest.skip("only root can be somebody else")
+    proxy = Proxy(world)
+    words = ["setpriv", "--reuid", "65534", "--clear-groups", "curl", "-s", "-w", "%{http_code}", proxy.address]
+    assert world.net.run(words, capture_output=True).stdout == b"000"
+    assert proxy.curl(proxy.address).endswith(" 404")
+    assert proxy.end().status == 0

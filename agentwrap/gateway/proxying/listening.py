@@ -1,7 +1,6 @@
 """Who connects to our proxy: accepted on loopback, and looked for in what the tracer and the kernel tell."""
 
 import errno
-import ipaddress
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -21,7 +20,7 @@ Who = Callable[[End, End], Caller | None]
 async def serve(
     front: Front, listener: socket.socket, who: Who, room: Callable[[], Awaitable[None]], nursery: trio.Nursery
 ) -> None:
-    """For ever. `who` knows the process that has the socket between its own end and ours."""
+    """For ever. `who` knows the process that has the socket with its own end and ours, and raises ForeignError."""
     listener.setblocking(False)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what it accepts inherits it (tcp(7))
     while True:
@@ -37,7 +36,9 @@ async def serve(
             await trio.sleep(_NO_ROOM_S if error.errno in _NO_ROOM else 0)
             continue
         client.setblocking(False)
-        if not ipaddress.ip_address(peer[0]).is_loopback:
+        try:
+            caller = who(peer[:2], client.getsockname()[:2])
+        except OSError:  # another user, or gone already
             abort(client)
             continue
-        nursery.start_soon(front.serve, client, who(peer[:2], client.getsockname()[:2]), nursery)
+        nursery.start_soon(front.serve, client, caller, nursery)

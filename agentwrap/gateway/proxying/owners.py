@@ -1,4 +1,4 @@
-"""Whose connection it is, where no tracer tells: the process that holds the socket, if we may look (proc_pid_fd(5))."""
+"""Whose connection it is, where no tracer tells: the user, and the process that holds the socket (proc_pid_fd(5))."""
 
 import os
 
@@ -6,15 +6,24 @@ from agentwrap.gateway.callers import Caller
 from agentwrap.gateway.netlink.diag import Diag, End
 
 
+class ForeignError(PermissionError):
+    """A connection of another user's."""
+
+
 def owner(diag: Diag | None, local: End, remote: End) -> Caller | None:
-    """The process whose socket has these ends, `local` being its own. None where nobody tells."""
+    """The process whose socket has these ends, `local` being its own; None where nobody tells.
+
+    Raises ForeignError for a socket of another user's.
+    """
     try:
         found = diag.lookup("tcp", local, remote) if diag is not None else None
     except (OSError, ValueError):
         return None
     if found is None:
         return None
-    inode = found[1]
+    uid, inode = found
+    if uid != os.geteuid():
+        raise ForeignError(f"user {uid}")
     pid = _holder(f"socket:[{inode}]")
     return Caller(inode, 0, pid, "run", "tcp", *remote) if pid else None
 
