@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -390,6 +392,116 @@ static void waits(void) {
     say("connect killed", !WIFSIGNALED(status) || now_ms() - start > 2000);
 }
 
+/* Sockets that are none of the internet, of a program with threads. */
+static int heard_pipe, full_pair[2];
+static void on_pipe(int _) { heard_pipe++; }
+static void *read_all(void *_) {
+    static char sink[65536];
+    long sum = 0, n;
+    while (sum < 900000 && (n = read(full_pair[1], sink, sizeof sink)) > 0) sum += n;
+    return (void *)sum;
+}
+static void *idle(void *_) {
+    for (;;) pause();
+}
+static long pass(int s, int fd, unsigned size, int kind) {
+    char control[CMSG_SPACE(sizeof(int) * 3)] = {0};
+    struct iovec v = {"x", 1};
+    struct msghdr m = {NULL, 0, &v, 1, control, CMSG_SPACE(sizeof(int))};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET, c->cmsg_type = kind, c->cmsg_len = size;
+    *(int *)CMSG_DATA(c) = fd;
+    if (kind == SCM_CREDENTIALS) {
+        struct ucred mine = {getpid(), getuid(), getgid()};
+        memcpy(CMSG_DATA(c), &mine, sizeof mine);
+        c->cmsg_len = CMSG_LEN(sizeof mine), m.msg_controllen = CMSG_SPACE(sizeof mine);
+    }
+    return sendmsg(s, &m, 0);
+}
+static int passed(int s) {
+    char line[4], control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec v = {line, 1};
+    struct msghdr m = {NULL, 0, &v, 1, control, sizeof control};
+    return recvmsg(s, &m, 0) == 1 && CMSG_FIRSTHDR(&m) ? *(int *)CMSG_DATA(CMSG_FIRSTHDR(&m)) : -1;
+}
+static void locals(void) {
+    struct sockaddr_un here = {AF_UNIX, "here.sock"}, box = {AF_UNIX, "box.sock"}, none = {AF_UNIX, "none.sock"};
+    struct sockaddr_un abstract = {AF_UNIX, "\0agentwrap-locals"};
+    pthread_t thread;
+    int pair[2], pipes[2], got;
+    char buffer[64] = {0};
+    static char big[300000];
+    pthread_create(&thread, NULL, idle, NULL);
+    int server = socket(AF_UNIX, SOCK_STREAM, 0), c = socket(AF_UNIX, SOCK_STREAM, 0), d = socket(AF_UNIX, SOCK_DGRAM, 0);
+    say("bind", bind(server, (SA *)&here, sizeof here));
+    say("not yet", connect(c, (SA *)&here, sizeof here));
+    say("listen", listen(server, 5));
+    say("nowhere", connect(c, (SA *)&none, sizeof none));
+    say("wrong kind", connect(d, (SA *)&here, sizeof here));
+    say("connect", connect(c, (SA *)&here, sizeof here));
+    say("again", connect(c, (SA *)&here, sizeof here));
+    say("still blocking", fcntl(c, F_GETFL) & O_NONBLOCK);
+    int a = accept(server, NULL, NULL), named = socket(AF_UNIX, SOCK_STREAM, 0);
+    say("bind abstract", bind(named, (SA *)&abstract, sizeof abstract) || listen(named, 5));
+    say("abstract", connect(socket(AF_UNIX, SOCK_STREAM, 0), (SA *)&abstract, sizeof abstract));
+    pipe(pipes);
+    printf("pass %ld\n", pass(c, pipes[1], CMSG_LEN(sizeof(int)), SCM_RIGHTS));
+    got = passed(a);
+    say("through it", write(got, "hello", 5) != 5 || read(pipes[0], buffer, 64) != 5);
+    say("pass nothing", pass(c, 999, CMSG_LEN(sizeof(int)), SCM_RIGHTS));
+    say("bad control", pass(c, 0, 3, SCM_RIGHTS));
+    printf("credentials %ld\n", pass(c, 0, 0, SCM_CREDENTIALS));
+
+    int in = socket(AF_UNIX, SOCK_DGRAM, 0);
+    struct iovec v[2] = {{"ab", 2}, {"cde", 3}};
+    struct msghdr m = {&box, sizeof box, v, 2};
+    struct mmsghdr many[2] = {{m}, {m}};
+    say("bind box", bind(in, (SA *)&box, sizeof box));
+    printf("sendto %zd\n", sendto(d, "x", 1, 0, (SA *)&box, sizeof box));
+    printf("sendmsg %zd\n", sendmsg(d, &m, 0));
+    printf("sendmmsg %d %u\n", sendmmsg(d, many, 2, 0), many[1].msg_len);
+    for (int i = 0; i < 4; i++) printf("datagram %zd\n", read(in, buffer, 64));
+    say("to nobody", sendto(d, "x", 1, 0, (SA *)&none, sizeof none));
+    say("too long", sendto(d, big, sizeof big, 0, (SA *)&box, sizeof box));
+    say("bad name", sendto(d, "x", 1, 0, (SA *)16, sizeof box));
+    say("bad message", sendmsg(d, (void *)16, 0));
+
+    socketpair(AF_UNIX, SOCK_STREAM, 0, full_pair);
+    pthread_create(&thread, NULL, read_all, NULL);
+    struct iovec three[3] = {{big, 300000}, {big, 300000}, {big, 300000}};
+    struct msghdr large = {NULL, 0, three, 3};
+    printf("all of it %zd\n", sendmsg(full_pair[0], &large, 0));
+    void *sum;
+    pthread_join(thread, &sum);
+    printf("read %ld\n", (long)sum);
+    socketpair(AF_UNIX, SOCK_STREAM, 0, full_pair);
+    while (send(full_pair[0], big, 1000, MSG_DONTWAIT) > 0) {}
+    say("full", sendmsg(full_pair[0], &large, MSG_DONTWAIT));
+    struct timeval limit = {0, 200000};
+    setsockopt(full_pair[0], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    long start = now_ms();
+    say("full until the limit", sendmsg(full_pair[0], &large, 0));
+    say("not before", now_ms() - start < 190);
+    signal(SIGPIPE, on_pipe);
+    close(full_pair[1]);
+    say("broken", sendmsg(full_pair[0], &large, 0));
+    printf("heard %d\n", heard_pipe);
+    say("broken, silently", sendmsg(full_pair[0], &large, MSG_NOSIGNAL));
+    printf("heard %d\n", heard_pipe);
+
+    struct { struct nlmsghdr head; struct rtgenmsg body; } ask = {{sizeof ask, RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP, 7}};
+    struct sockaddr_nl kernel = {AF_NETLINK};
+    int links = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+    printf("netlink %zd", sendto(links, &ask, sizeof ask, 0, (SA *)&kernel, sizeof kernel));
+    printf(" %s\n", recv(links, big, sizeof big, 0) > 0 ? "answered" : "silent");
+    struct sockaddr_in at;
+    int served = listener(5, &at), s = tcp();
+    say("inner", connect(s, (SA *)&at, sizeof at));
+    struct msghdr plain = {NULL, 0, v, 2};
+    printf("stream %zd", sendmsg(s, &plain, MSG_NOSIGNAL));
+    printf(" %zd\n", read(accept(served, NULL, NULL), buffer, 64));
+}
+
 /* Names asked for in every way that a resolver has. */
 static const char QUESTION[] = "\1\2\1\0\0\1\0\0\0\0\0\0\3www\7example\4test\0\0\1\0\1";
 static void names(void) {
@@ -494,6 +606,7 @@ int main(int argc, char **argv) {
         slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_DGRAM, 1);
     else if (!strcmp(what, "slip-stream")) slip(atoi(argv[2]), argv[3], atoi(getenv("GUARDED_BYSTANDER")), SOCK_STREAM, 0);
     else if (!strcmp(what, "names")) names();
+    else if (!strcmp(what, "locals")) locals();
     else if (!strcmp(what, "ways")) ways();
     else if (!strcmp(what, "many")) many();
     else if (!strcmp(what, "loop")) loop(atoi(argv[2]));

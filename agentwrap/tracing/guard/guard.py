@@ -21,6 +21,7 @@ from agentwrap.tracing.guard.calls import ANSWERED, PASS, Arguments, Call, Unava
 from agentwrap.tracing.guard.connecting import Connecting
 from agentwrap.tracing.guard.datagrams import Datagrams
 from agentwrap.tracing.guard.listeners import SYN_SENT, Owners
+from agentwrap.tracing.guard.local import Local
 from agentwrap.tracing.guard.nowhere import Nowhere
 from agentwrap.tracing.guard.receiving import Receiving
 from agentwrap.tracing.guard.route import GuardSettings, Router, is_own
@@ -83,6 +84,7 @@ class Guard:
         datagrams = Datagrams(
             memory, self._answers, self._sockets, self._router, self._told, workers, connecting
         )  # fmt: skip
+        self._local = Local(memory, self._answers, self._sockets, workers)
         receiving = Receiving(memory, self._answers, self._sockets, self._router, workers)
         self._lets_out = _device_can_be_changed()
         handlers: dict[str, Handler] = {
@@ -120,6 +122,13 @@ class Guard:
             return PASS
         name, handler, wide = entry
         call = Call(process or Process(tid, "", None), tid, request, wide, name, signed(arguments[0]))
+        outcome = self._outcome(handler, call, arguments)
+        if self._stopped is not None and outcome != ANSWERED:
+            self._stopped.over(request)
+        return outcome
+
+    def _outcome(self, handler: Handler, call: Call, arguments: Arguments) -> int:
+        name = call.name
         try:
             return self._performed(handler, call, arguments)
         except OSError as error:
@@ -150,7 +159,10 @@ class Guard:
     def _performed(self, handler: Handler, call: Call, arguments: Arguments, *, in_memory: bool = False) -> int:
         outcome = handler(call, arguments)
         if outcome == PASS and (call.name in RACY or (in_memory and call.name == "socket")):
-            self._sharing.let_go(call.process, call.name, in_memory=in_memory)
+            if call.name in RACY and (in_memory or self._sharing.shares(call.process)):
+                outcome = self._local.perform(call, arguments)
+            if outcome == PASS:
+                self._sharing.let_go(call.process, call.name, in_memory=in_memory)
         self._sharing.settle()
         return outcome
 

@@ -71,6 +71,20 @@ def scatter(data: bytes, into: Iterable[Buffer]) -> list[tuple[int, bytes]]:
     return out
 
 
+def controls(data: bytes, *, wide: bool) -> list[Control] | None:
+    """The control messages in `data`, None if one of them has no proper length (cmsg(3), include/linux/socket.h)."""
+    layout, unit = (struct.Struct("=Qii"), 8) if wide else (struct.Struct("=Iii"), 4)
+    out: list[Control] = []
+    at = 0
+    while len(data) - at >= layout.size:
+        length, level, kind = layout.unpack_from(data, at)
+        if not layout.size <= length <= len(data) - at:
+            return None
+        out.append((level, kind, data[at + layout.size : at + length]))
+        at += length + -length % unit
+    return out
+
+
 def control(messages: Sequence[Control], room: int, *, wide: bool) -> tuple[bytes, bool]:
     """Control messages as recvmsg(2) writes them into `room` bytes (cmsg(3)), and whether some did not fit."""
     size_of, unit = (16, 8) if wide else (12, 4)

@@ -18,7 +18,7 @@ from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import watched
 from agentwrap.tracing.syscalls.tables import i386, x86_64
 
-_NUMBERS = {ARCH_X86_64: x86_64.NUMBERS, ARCH_I386: i386.NUMBERS}
+_NUMBERS = {ARCH_X86_64: {**x86_64.NUMBERS, "poll": 7}, ARCH_I386: {**i386.NUMBERS, "poll": 168}}
 # linux/net.h: socketcall(2) numbers of socket; connect, sendto, sendmsg, sendmmsg
 _MAKES, _NAMES = 1, (3, 11, 16, 20)
 

@@ -7,10 +7,11 @@ import ctypes
 import errno
 import os
 import select
+import signal
 import socket
 import struct
 
-_SYS_PIDFD_GETFD = 438
+_SYS_PIDFD_GETFD, _SYS_TGKILL = 438, 234
 _PIDFD_THREAD = os.O_EXCL  # Linux 6.9
 _SO_BINDTODEVICE = 25
 
@@ -23,6 +24,9 @@ _bind.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
 _sendto = _libc.sendto
 _sendto.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
 _sendto.restype = ctypes.c_ssize_t
+_sendmsg = _libc.sendmsg
+_sendmsg.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int)
+_sendmsg.restype = ctypes.c_ssize_t
 
 
 def connect(descriptor: int, address: bytes) -> int:
@@ -39,6 +43,24 @@ def send(descriptor: int, data: bytes, flags: int, address: bytes | None) -> int
     """sendto(2): bytes sent, or a negative errno."""
     sent = int(_sendto(descriptor, data, len(data), flags, address, len(address) if address else 0))
     return sent if sent >= 0 else -ctypes.get_errno()
+
+
+def message(descriptor: int, data: bytes, control: bytes, flags: int, address: bytes | None) -> int:
+    """sendmsg(2): bytes sent, or a negative errno. `control` as the kernel's 64-bit layout has it."""
+    held = [ctypes.create_string_buffer(piece, len(piece) or 1) for piece in (address or b"", data, control)]
+    name, payload, ancillary = (ctypes.addressof(one) for one in held)
+    vector = ctypes.create_string_buffer(struct.pack("=QQ", payload, len(data)))
+    header = struct.pack(
+        "=QI4xQQQQI4x", name if address else 0, len(address or b""), ctypes.addressof(vector), 1,
+        ancillary if control else 0, len(control), 0,
+    )  # fmt: skip
+    sent = int(_sendmsg(descriptor, header, flags))
+    return sent if sent >= 0 else -ctypes.get_errno()
+
+
+def signal_broken_pipe(pid: int, tid: int) -> None:
+    """SIGPIPE to a thread, as it would have got it from its own send (pipe(7)). One that is gone needs none."""
+    _libc.syscall(_SYS_TGKILL, pid, tid, signal.SIGPIPE)
 
 
 def keep_to_loopback(sock: socket.socket) -> bool:

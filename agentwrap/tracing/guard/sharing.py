@@ -69,8 +69,9 @@ class Sharing:
             self._tell(process, kind)
         else:
             self._early[process.span, kind] = process
-            if kind == "connect":
-                self._tell_connect(process)
+        if call == "connect" and not self._landlock and process.once("guard shared connect, too"):
+            detail = "connect; Landlock does not hold ports here"
+            self._told.gap(process, "connect", CAUSE, f"connections {_NEAR}", detail)
 
     def settle(self) -> None:
         """There are sockets now that could be slipped under a call: those who could have done so are told."""
@@ -87,10 +88,3 @@ class Sharing:
         elif process.once("guard shared near"):
             could_hide = f"datagrams {_NEAR}"
             self._told.gap(process, "udp", CAUSE, could_hide, kind)
-        if kind == "connect":
-            self._tell_connect(process)
-
-    def _tell_connect(self, process: Process) -> None:
-        if not self._landlock and process.once("guard shared connect, too"):
-            could_hide = f"connections {_NEAR}"
-            self._told.gap(process, "connect", CAUSE, could_hide, "connect; Landlock does not hold ports here")

@@ -6,7 +6,9 @@ and killed as any other. What it looked like is undone at its exit, where the re
 """
 
 import errno
+import math
 import socket
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ from agentwrap.tracing.guard.calls import Call
 from agentwrap.tracing.guard.waiting import KILLED, Done, Until
 
 _MSG_PEEK, _MSG_NOSIGNAL = 2, 0x4000
+_SLEEP_MS = 5
 Finish = Callable[[int | None], int | None]
 
 
@@ -45,23 +48,29 @@ class Stopped:
 
     def __init__(self) -> None:
         self._decision: Decision | None = None
+        self._ends_s: dict[int, float] = {}  # by request: until when those who sleep for room may wait
 
     def take(self) -> Decision:
         """What was decided about the call that was just looked at."""
         decision, self._decision = self._decision, None
         return decision if decision is not None else Result(-errno.EPERM)
 
-    def value(self, _request: int, value: int) -> None:
+    def value(self, request: int, value: int) -> None:
         """See `Answering`."""
+        self.over(request)
         self._decision = Result(value)
 
-    def error(self, _request: int, number: int) -> None:
+    def error(self, request: int, number: int) -> None:
         """See `Answering`."""
-        self._decision = Result(-number)
+        self.value(request, -number)
 
-    def outcome(self, _request: int, number: int) -> None:
+    def outcome(self, request: int, number: int) -> None:
         """See `Answering`."""
-        self._decision = Result(-number)
+        self.value(request, -number)
+
+    def over(self, request: int) -> None:
+        """The caller waits no longer."""
+        self._ends_s.pop(request, None)
 
     def stands(self, _request: int) -> bool:
         """Always: a tracee's id is not used again before we were told of its death."""
@@ -76,19 +85,29 @@ class Stopped:
         job()
 
     def wait(self, _answers: Answering, call: Call, sock: socket.socket, until: Until, done: Done) -> None:
-        """See `Waiting`. A connect is waited for by sending nothing, data by looking at none of it (tcp(7), udp(7))."""
-        if until is Until.ROOM:
-            # Loopback takes a datagram at once, so there is always room; and no call waits for it with numbers alone.
-            outcome = done(sock, 0)
-            self._decision = Result(-errno.ENOBUFS if outcome is None else outcome)
-            return
+        """See `Waiting`. A connect is waited for by sending nothing, data by looking at none of it (tcp(7), udp(7)).
+
+        No call waits for room with numbers alone: the caller sleeps a little, and makes its own call once more.
+        """
         ours = raw_calls.duplicate(sock)
 
         def finish(returned: int | None) -> int | None:
             with ours:
                 return done(ours, KILLED if returned is None else _ended_by(returned))
 
-        if until is Until.CONNECTED:
+        def slept(returned: int | None) -> int | None:
+            with ours:
+                late = time.monotonic() >= self._ends_s.get(call.request, math.inf)
+                if returned == 0 and not late:
+                    return None
+                self.over(call.request)
+                return done(ours, KILLED if returned is None else errno.ETIMEDOUT if late else ERESTARTSYS)
+
+        if until is Until.ROOM:
+            limit_s = raw_calls.time_limit_s(ours, socket.SO_SNDTIMEO)
+            self._ends_s.setdefault(call.request, time.monotonic() + limit_s if limit_s is not None else math.inf)
+            self.instead("poll", (0, 0, _SLEEP_MS), slept)
+        elif until is Until.CONNECTED:
             self.instead("sendto", (call.descriptor, 0, 0, _MSG_NOSIGNAL, 0, 0), finish)
         else:
             self.instead("recvfrom", (call.descriptor, 0, 0, _MSG_PEEK, 0, 0), finish)
