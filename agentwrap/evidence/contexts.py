@@ -78,8 +78,9 @@ def compare(source: Bodies, turns: Turns, wanted: Call, find: str = "") -> Compa
     before: _Sent | None = None
     before_id = ""
     seen: dict[tuple[bytes, int], Said] = {}
+    told: dict[bytes, tuple[str, bool]] = {}
     for call in _until(turns, agent.calls if agent is not None else [wanted.id], wanted):
-        sent = _sent(source, call, find)
+        sent = _sent(source, call, find, told)
         if isinstance(sent, str):
             if call is wanted:
                 return Comparison(wanted.id, earlier.id if earlier is not None else "", problem=sent)
@@ -152,8 +153,8 @@ def _keyed(said: list[Said]) -> dict[tuple[bytes, int], Said]:
     return keyed
 
 
-def _sent(source: Bodies, call: Call, find: str) -> _Sent | str:
-    """A stored request taken apart, or why it cannot be."""
+def _sent(source: Bodies, call: Call, find: str, told: dict[bytes, tuple[str, bool]]) -> _Sent | str:
+    """A stored request taken apart, or why it cannot be. `told`: what messages say, by their identity."""
     from agentwrap.models import shapes  # not for readers of recordings without model traffic
 
     row = call.request
@@ -169,10 +170,14 @@ def _sent(source: Bodies, call: Call, find: str) -> _Sent | str:
     wanted = find.casefold()
     said: list[Said] = []
     for index, message in enumerate(facts.messages):
-        raw = body[message.start : message.end]
-        told = messages.preview(raw)
-        found = bool(wanted) and messages.holds(raw, wanted)
-        said.append(Said(message.role, message.identity, len(raw), told, call.id, call.id, index, found))
+        if message.identity not in told:
+            raw = body[message.start : message.end]
+            told[message.identity] = messages.preview(raw), bool(wanted) and messages.holds(raw, wanted)
+        size = message.end - message.start
+        said.append(
+            Said(message.role, message.identity, size, told[message.identity][0], call.id, call.id, index,
+                 told[message.identity][1])
+        )  # fmt: skip
     return _Sent(said, _members(body), len(body), bool(facts.previous))
 
 
