@@ -35,6 +35,7 @@ from agentwrap.gateway.netlink.diag import Diag, End
 from agentwrap.gateway.netlink.known_addresses import KnownAddresses
 from agentwrap.gateway.packet_log import PacketLog
 from agentwrap.gateway.placeholders import Placeholders
+from agentwrap.gateway.proxying.captured import Captured
 from agentwrap.gateway.proxying.passing import PassingJudge
 from agentwrap.gateway.relay import abort
 from agentwrap.gateway.serve import Ports, Settings
@@ -273,7 +274,8 @@ async def _connected(
         if port == _DNS_PORT:
             await names.serve_stream(client, str(address), caller)
             return
-        connection = Connection(stage, client, address, port, caller)
+        made = Captured if stage.by == "witness" else Connection
+        connection = made(stage, client, address, port, caller)
         await connection.run(nursery)
     except Exception as error:  # one connection's fault must not end the others
         if connection is not None:

@@ -21,12 +21,16 @@ from wrapping import Wrapped, command, environment
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    try:
-        made = World(tmp_path)
-    except OSError as error:
-        pytest.skip(f"no network of its own can be had here: {error}")
+    made = _world(tmp_path)
     yield made
     made.close()
+
+
+def _world(folder: Path) -> World:
+    try:
+        return World(folder)
+    except OSError as error:
+        pytest.skip(f"no network of its own can be had here: {error}")
 
 
 PYTHON = """
@@ -422,3 +426,27 @@ def test_through_a_proxy_of_the_users(world: World) -> None:
     assert asked[0] == f"CONNECT {MODEL}:443 HTTP/1.1".encode()
     assert exchanges(ran)[-1] == ("https", MODEL, "/by-proxy")
     assert ran.gaps() == []
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_a_name_whose_first_address_is_dead_is_reached_by_its_second(tmp_path: Path) -> None:
+    """Natively curl goes on to the next address; here it was told that it is connected."""
+    world = _world(tmp_path)
+    world.tls["2001:db8::10"].close()
+    for options in ((), ("-4",)):
+        ran = world.run("curl", "-s", *options, f"https://{MODEL}/x")
+        assert (ran.status, ran.stdout) == (0, b"secure\n"), ran.stderr
+        assert exchanges(ran) == [("https", MODEL, "/x")]
+    world.close()
+
+
+def test_a_remote_server_that_refuses_is_a_reset(world: World) -> None:
+    script = """
+import errno, socket
+s = socket.create_connection(("203.0.113.20", 9999), 20)
+try: s.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n"); print(s.recv(10))
+except OSError as error: print(errno.errorcode[error.errno])
+"""
+    ran = world.run(sys.executable, "-c", script, env={"OPENAI_BASE_URL": "http://203.0.113.20:9999"})
+    assert ran.stdout == b"ECONNRESET\n", ran.stderr
+    assert [e.data["ending"] for e in ran.events("net.closed")] == ["refused"]
