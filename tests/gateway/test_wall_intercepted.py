@@ -10,6 +10,7 @@ from walls import Told, World, allow
 from agentwrap.events import Gap
 from agentwrap.events.egress import NetClosed, NetDecision
 from agentwrap.events.exchange import ExchangeBegan, ExchangeEnded
+from agentwrap.gateway.interception.authority import Authority
 
 pytestmark = pytest.mark.serial
 
@@ -178,3 +179,23 @@ def test_what_is_denied_is_not_read(world: World) -> None:
     assert server.peers == 0
     assert {one.decision for one in told.of(NetDecision)} <= {"deny"}
     assert targets(told) == []
+
+
+def test_an_address_is_read_as_well(world: World) -> None:
+    """No name in the hello, none in the certificate: the server's, and ours, are for the address."""
+    authority = Authority("the server's")
+    (world.folder / "ca.pem").write_bytes(authority.pem)
+    context = authority.context("203.0.113.1")
+
+    def talk(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as inside:
+            inside.recv(65536)
+            inside.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\nsecure\n")
+
+    far_side.Server(world.listen("203.0.113.1", 443), talk)
+    trusted = ("--intercept", "203.0.113.1:443", "--trust", str(world.folder / "ca.pem"))
+    told = world.run(allow("203.0.113.1:443"), [*believing(world), "https://203.0.113.1/x"], *trusted)
+    assert told.stdout == "secure\n", told.stderr
+    [began] = told.of(ExchangeBegan)
+    assert (began.host, began.port, began.target) == (b"203.0.113.1", 443, b"/x")
+    assert gaps(told) == []
