@@ -263,6 +263,8 @@ class Linker:
             ended = self._processes[span].ended if span in self._processes else None
             if ended is not None:
                 self._exits[one.use.id] = ended
+        if linked is not None and linked.evidence == ALONE and span not in self._by_span:
+            self._add(Link(one.use.id, found.evidence, span=span, ambiguous=found.ambiguous, status=True))
         if linked is None:
             one.processes += 1
             top = self._topmost(path, one.use.since_ns)
@@ -346,7 +348,7 @@ class Linker:
             known = self._processes.get(one.use.span)
             cwd = (known.cwd if known is not None else "") or self._cwd
             wanted = {_clean(path, cwd) for path in one.named.paths}
-            if changed & wanted:
+            if changed & wanted or (one.named.free and any(_stands_in(path, cwd, one.named.text) for path in changed)):
                 fitting.append(one)
             elif row.kind == "file.directory" and _leads_to(changed, wanted):
                 above.append(one)
@@ -487,6 +489,12 @@ def to_text(value: object) -> str:
 def _clean(path: str, cwd: str) -> str:
     """A path as the kernel would tell it, symbolic links aside. A path in the home is left with its `~`."""
     return posixpath.normpath(posixpath.join(cwd, path)) if path else ""
+
+
+def _stands_in(path: str, cwd: str, text: str) -> bool:
+    """Whether a path stands in free text, whole or from where the command ran."""
+    inner = path.removeprefix(cwd.rstrip("/") + "/")
+    return len(inner) > 3 and (holds(text, path) or holds(text, inner))
 
 
 def _leads_to(folders: set[str], paths: set[str]) -> bool:

@@ -31,7 +31,7 @@ _LONGEST_TEXT = 1 << 16
 class Named(msgspec.Struct, frozen=True):
     """`commands`: texts for a shell, or argument lists joined; `paths`: as written; `text`: everything that is text.
 
-    `writes`: they hold what a file is to be.
+    `writes`: they hold what a file is to be. `free`: they are text such as code, in which commands and paths may stand.
     """
 
     commands: tuple[str, ...] = ()
@@ -39,14 +39,18 @@ class Named(msgspec.Struct, frozen=True):
     brief: str = ""
     text: str = ""
     writes: bool = False
+    free: bool = False
 
 
 def read(arguments: str) -> Named:
     """Take arguments apart. Never raises."""
     fields = _fields(arguments)
     if fields is None:
-        brief = patch_brief(arguments) or arguments.strip()
-        return Named((), tuple(_patched(arguments)), brief, arguments, writes="*** " in arguments)
+        # In code, a patch is a string with escapes.
+        code = arguments.replace("\\n", "\n").replace('\\"', '"')
+        patch = arguments.lstrip().startswith("*** ")
+        brief = (patch_brief(arguments) if patch else "") or arguments.strip()
+        return Named((), tuple(_patched(code)), brief, code, writes="*** " in arguments, free=not patch)
     commands = [joined for key in COMMANDS if (joined := _command(fields.get(key)))]
     paths = [path for key in PATHS for path in _texts(fields.get(key))]
     for text in (*commands, *(fields.get(key) for key in _PATCHES)):

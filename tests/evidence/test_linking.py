@@ -306,3 +306,18 @@ def test_what_comes_late_from_the_wire_is_waited_for() -> None:
         linker.feed(row)
     assert [(link.tool, link.evidence) for link in linker.links] == [("x2", RUNS)]
     assert linker.status_of("x2") == "exit 3"
+
+
+def test_code_names_paths_patches_and_commands_that_a_sandbox_runs() -> None:
+    code = rb'await tools.apply_patch("*** Begin Patch\n*** Update File: a.py\n@@\n-x\n*** End Patch\n")'
+    items = [*agent(), *call(), wanted(200, "exec", code), wanted(200, "exec", b'write({path: "out/b.txt"})', "x2"),
+             *edit(300, "p1", 4100, b"/srv/project/a.py", b"", b"y"),
+             *edit(300, "p1", 4100, b"/srv/project/out/b.txt", b"", b"y"),
+             *edit(300, "p1", 4100, b"/srv/project/b.txt.bak", b"", b"y")]  # fmt: skip
+    assert told(*items) == {"/srv/project/a.py": ("x1", NAMED), "/srv/project/out/b.txt": ("x2", NAMED)}
+    items = [*agent(), *call(), wanted(200, "exec", b'exec_command({cmd: "make all"})'),
+             start(300, "p2", 5, "p1", b"agent"), program(301, "p2", 5, b"helper", b"--json", b"exec make all"),
+             start(310, "p3", 6, "p2", b"helper"), program(311, "p3", 6, b"bash", b"-c", b"make all"),
+             ProcessExit(at_ns=400 * MS, span="p3", pid=6, status=2)]  # fmt: skip
+    assert told(*items) == {"p2": ("x1", ALONE), "p3": ("x1", TEXT)}
+    assert of_recording(FakeRecording(items), META).status_of("x1") == "exit 2"
