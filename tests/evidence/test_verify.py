@@ -156,6 +156,7 @@ EDITS: list[tuple[str, list[str], tuple[str, int | None]]] = [
     ("part of nothing", ["INSERT INTO part VALUES (99, 'after', 0, (SELECT sha256 FROM blob LIMIT 1))"],
      ("tampered", None)),
     ("view", ["DROP VIEW gap", "CREATE VIEW gap AS SELECT 1 AS seq WHERE 0"], ("tampered", None)),
+    ("view removed", ["DROP VIEW gap"], ("tampered", None)),
     ("table added", ["CREATE TABLE extra(x)"], ("tampered", None)),
     ("trigger", ["CREATE TRIGGER t AFTER INSERT ON event BEGIN SELECT 1; END"], ("tampered", None)),
     ("index", ["DROP INDEX event_kind"], ("tampered", None)),
@@ -170,6 +171,7 @@ BLANKED: dict[str, tuple[str, int | None]] = {
     "checkpoint removed": ("intact", None),  # one fewer weakens nothing that the later ones cover
     "checkpoints removed": ("torn", None),  # without its close record it is no closed file any more
     "seal": ("intact", None),
+    "view removed": ("intact", None),  # as in a file of an earlier version, which had fewer
     "nothing but a new layout": ("intact", None),  # which is what a snapshot is
 }
 
