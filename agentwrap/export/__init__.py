@@ -15,6 +15,7 @@ Exporter = Callable[[Source, Iterable[Row], int], Iterator[bytes]]
 
 FORMATS = {
     "jsonl": "One JSON object per line and event.",
+    "otlp": "OTLP: spans with GenAI names, in protobuf, for a collector.",
     "har": "HAR 1.2: HTTP exchanges and model calls, for browsers and mitmproxy.",
 }
 
