@@ -9,7 +9,7 @@ from typing import Any
 import sample_run
 from recordings import conversation, make
 
-from agentwrap.events import Content
+from agentwrap.events import Body, Claim, Content, HttpExchange
 from agentwrap.evidence.verify import verify
 from agentwrap.recording.spans import SpanTable
 
@@ -151,3 +151,19 @@ def test_the_views_tell_it(tmp_path: Path) -> None:
         body = ask("SELECT data FROM body_piece WHERE seq = ? AND role = 'request' ORDER BY ordinal", (seq,)).fetchall()
     assert len(json.loads(b"".join(data for (data,) in body))["messages"]) == 11
     assert any(isinstance(item, Content) for item in conversation.items(1))
+
+
+def test_exchanges_and_claims_have_views_too(tmp_path: Path) -> None:
+    recorder = make.begin(tmp_path / "r.agentlog")
+    who = {"span": "p1", "pid": 7}
+    recorder.add(HttpExchange(at_ns=9, exchange="h1", host=b"h.example", port=443, method=b"GET", path=b"/v1/models",
+                              status=200, requested_ns=3, request=Body(size=5, omitted="over-cap"), **who))  # fmt: skip
+    recorder.add(Claim(at_ns=10, said="decision", name=b"chose b", id=b"1", data=b'{"why": "cheap"}', told_ns=8, **who))
+    recorder.close()
+    with contextlib.closing(sqlite3.connect(recorder.path)) as file:
+        asked = "SELECT exchange, scheme, host, method, path, status, ending, request_bytes, response_bytes, pid FROM"
+        assert file.execute(f"{asked} http_exchange").fetchall() == [
+            ("h1", "https", "h.example", "GET", "/v1/models", 200, "complete", 5, 0, 7)
+        ]
+        claimed = file.execute("SELECT said, name, id, parent, data ->> 'why', told_ns, span FROM claim").fetchall()
+        assert claimed == [("decision", "chose b", "1", None, "cheap", 8, "p1")]
