@@ -59,6 +59,7 @@ ALLOWED: dict[str, set[str]] = {
 PURE = {
     *("events", "errors", "text", "policy", "export", "views", "models", "gateway.capture", "claims.lines"),
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
+    *("recording.lists", "recording.spans", "recording.model_spans", "recording.span_row"),
     *("evidence.linking", "evidence.turns", "evidence.tool_arguments", "evidence.messages", "evidence.contexts"),
     *("launching.seccomp", "launching.plan", "launching.enforcement", "launching.survey", "launching.environment"),
     *("gateway.proxying.passing", "gateway.proxying.requests"),
