@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agentwrap.recording.reader import Reader, Row
 
 _BATCH = 2_000
+SUFFIX = ".agentlog"
 _NEGATED = re.compile(r'-(?:[a-z]+:|%|")')
 
 
@@ -35,18 +36,17 @@ class FilterCommand(click.Command):
 def file_and_filter(words: Sequence[str]) -> tuple[Path, Filter]:
     """`[FILE] [FILTER...]` as given: the recording (the latest one if none is named) and the filter.
 
-    The first word is a file if it names one that exists, has a slash, or ends in `.agentlog`.
+    The first word is a file if it names one that exists, has a slash, or ends in `.agentlog`; a later one if it ends so.
     Raises AgentwrapError `not-found`, `usage`.
     """
-    if words and not is_filter(words[0]) and _means_file(words[0]):
-        return Path(words[0]), parse(*words[1:])
+    for index, word in enumerate(words):
+        if not is_filter(word) and (_means_file(word) if index == 0 else word.endswith(SUFFIX)):
+            return Path(word), parse(*words[:index], *words[index + 1 :])
     chosen = parse(*words)
     return latest(), chosen
 
 
 def _means_file(word: str) -> bool:
-    from agentwrap.recording.places import SUFFIX
-
     return "/" in word or word.endswith(SUFFIX) or os.path.lexists(word)
 
 
