@@ -4,6 +4,7 @@ They are named before the authority exists, since the environment of a run stand
 them. Knows files. Refuses to know keys: there is none in them.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -19,6 +20,9 @@ SYSTEM_BUNDLES = (
     "/etc/ssl/cert.pem",  # Alpine, BSD
 )
 _MAX_BYTES = 8 << 20
+# Sandboxes put an empty folder over /tmp more often than over this one.
+_PLACE = "/var/tmp"
+_PREFIX = "agentwrap-run-"
 
 
 class AuthorityFiles:
@@ -26,7 +30,10 @@ class AuthorityFiles:
 
     def __init__(self, environment: Environment, cwd: bytes) -> None:
         """Name the files for this environment; relative names in it are `cwd`'s. Raises OSError."""
-        self._folder = Path(tempfile.mkdtemp(prefix="agentwrap-"))
+        place = _PLACE if os.access(_PLACE, os.W_OK) else tempfile.gettempdir()
+        _sweep(place)
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+        self._lock = _locked(self._folder)
         self._merged: dict[bytes, Path] = {}
         self.paths: Mapping[bytes, bytes] = {
             name: os.fsencode(self._merged_path(os.path.join(cwd, base) if base else b""))
@@ -53,6 +60,35 @@ class AuthorityFiles:
     def remove(self) -> None:
         """The run is over."""
         shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that holds the folder as long as we live (flock(2)); -1: somebody else holds it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return -1
+    return descriptor
+
+
+def _sweep(place: str) -> None:
+    """Remove what runs left behind that were killed."""
+    for name in os.listdir(place):
+        folder = Path(place, name)
+        if not name.startswith(_PREFIX):
+            continue
+        try:
+            held = _locked(folder) if folder.lstat().st_uid == os.geteuid() else -1
+        except OSError:
+            continue  # it goes away just now
+        if held >= 0:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(held)
 
 
 def _system_bundle() -> bytes | None:

@@ -2,8 +2,13 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from agentwrap.launching import authority_files
 from agentwrap.launching.authority_files import AuthorityFiles
 
 
@@ -38,3 +43,19 @@ def test_without_an_authority_the_files_name_what_was_trusted(tmp_path: Path) ->
     files.write(b"")
     assert Path(os.fsdecode(files.paths[b"SSL_CERT_FILE"])).read_bytes() == b"OWN\n"
     files.remove()
+
+
+def test_what_a_killed_run_left_behind_is_swept_and_what_a_live_one_has_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a place of the test's own: other runs on this machine sweep theirs."""
+    monkeypatch.setattr(authority_files, "_PLACE", str(tmp_path))
+    live = AuthorityFiles({}, b"/")
+    script = "import sys; from agentwrap.launching import authority_files as a; a._PLACE = sys.argv[1]; "
+    script += "a.AuthorityFiles({}, b'/').write(b'CA')"
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
+    assert len(list(tmp_path.iterdir())) == 2
+    AuthorityFiles({}, b"/").remove()
+    assert [Path(os.fsdecode(live.paths[b"DENO_CERT"])).parent] == list(tmp_path.iterdir())
+    live.remove()
+    assert list(tmp_path.iterdir()) == []
