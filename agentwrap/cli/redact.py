@@ -99,7 +99,9 @@ def _lines(value_file: str | None) -> list[bytes]:
     if value_file is None:
         return []
     try:
-        data = Path("/dev/stdin" if value_file == "-" else value_file).read_bytes()
+        # By its number: /dev/stdin cannot be opened where it is a socket (open(2), ENXIO).
+        with open(0 if value_file == "-" else value_file, "rb", closefd=value_file != "-") as file:
+            data = file.read()
     except OSError as error:
         raise AgentwrapError(
             "not-found", "the values cannot be read", evidence=f"{value_file}: {error.strerror}"
