@@ -114,7 +114,11 @@ def _say(channel: socket.socket, word: bytes) -> None:
 def _hear(channel: socket.socket) -> Sockets:
     """Nothing where the supervisor has changed its mind, or is gone."""
     with channel:
-        names, descriptors, _flags, _address = socket.recv_fds(channel, _NAMES_BYTES, _SOCKETS_MAX)
+        try:
+            names, descriptors, _flags, _address = socket.recv_fds(channel, _NAMES_BYTES, _SOCKETS_MAX)
+        except ConnectionResetError:
+            # Whoever closes with our word unread resets the channel once (unix(7)); what was given is still there.
+            names, descriptors, _flags, _address = socket.recv_fds(channel, _NAMES_BYTES, _SOCKETS_MAX)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
