@@ -67,6 +67,15 @@ def test_python_over_tls_to_a_model_host(world: World, how: str) -> None:
     assert ran.gaps() == []
 
 
+@pytest.mark.parametrize("options", [("--follow", "notify"), ("--debuggable",)])
+def test_without_ptrace_it_is_the_same(world: World, options: tuple[str, ...]) -> None:
+    words = ("sh", "-c", 'exec "$0" "$@"', sys.executable, "-c", PYTHON, "looping", f"https://{MODEL}/x")
+    ran = world.run(*words, options=options)
+    assert (ran.status, ran.stdout) == (0, b"b'secure\\n'\n"), ran.stderr
+    assert exchanges(ran) == [("https", MODEL, "/asyncio")]
+    assert coverage(ran) == "witness capture"
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl_sees_whom_it_meant_to_talk_to(world: World) -> None:
     words = ("curl", "-s", "-4", "-w", "%{remote_ip} %{remote_port}\n", f"https://{MODEL}/v1/x")

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,3 +145,49 @@ def test_another_user_of_the_machine_is_sent_away(world: World) -> None:
     assert world.net.run(words, capture_output=True).stdout == b"000"
     assert proxy.curl(proxy.address).endswith(" 404")
     assert proxy.end().status == 0
+
+
+def test_a_change_of_protocol_an_early_answer_and_a_body_in_chunks(world: World) -> None:
+    """What a base URL of ours leads to is spoken to as it is."""
+
+    def talk(connection: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(65536)
+        if b"upgrade: thing" in head.lower():
+            connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: thing\r\nConnection: Upgrade\r\n\r\nhi")
+            while data := connection.recv(65536):
+                connection.sendall(data.upper())
+        elif b"/early" in head:
+            connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbig\n")
+        else:
+            body = head.partition(b"\r\n\r\n")[2]
+            while not body.endswith(b"0\r\n\r\n"):
+                body += connection.recv(65536)
+            told = b"%d\n" % len(body)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(told), told))
+
+    world.serve(world.net.listen("203.0.113.10", 8200), talk)
+    proxy = Proxy(world)
+    base = proxy.address + "/+/http/203.0.113.10:8200"
+    with world.net.stream("127.0.0.1") as client:
+        client.settimeout(20)
+        client.connect(("127.0.0.1", int(proxy.address.rpartition(":")[2])))
+        client.sendall(b"GET /+/http/203.0.113.10:8200/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: thing\r\n"
+                       b"Connection: Upgrade\r\n\r\n")  # fmt: skip
+        answer = b""
+        while not answer.endswith(b"\r\n\r\nhi"):
+            answer += client.recv(65536)
+        for word in (b"one", b"two"):
+            client.sendall(word)
+            assert client.recv(65536) == word.upper()
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(65536) == b""
+    (world.folder / "large").write_bytes(b"x" * 3_000_000)
+    large = ("--data-binary", f"@{world.folder / 'large'}", "-H", "Expect:")
+    assert proxy.curl(*large, base + "/early") == "big 413"
+    told = proxy.curl(*large, "-H", "Transfer-Encoding: chunked", base + "/chunks")
+    assert int(told.split()[0]) > 3_000_000
+    ran = proxy.end()
+    assert ran.status == 0
+    assert [cause for cause in ran.gaps() if cause == "gateway-fault"] == []
