@@ -27,12 +27,16 @@ class Contents:
     def add(self, content: Content) -> None:
         """Redact a content and keep it for the event that will name it. One that is known costs nothing."""
         raw, data = content.sha, content.data
-        if raw in self._known:
+        known = self._known.get(raw)
+        if known is not None:
             self._known.move_to_end(raw)
+            if not known.keyed and content.role != "body":
+                # A message first, and a file now: what was downloaded.
+                self._known[raw] = known._replace(keyed=self._redactor.keyed(data))
             return
         scattered = content.scattered or (texts_of(data) if content.role == "body" else ())
         clean = self._redactor.clean_scattered(data, scattered)
-        keyed = self._redactor.keyed(data) if content.role != "body" else ""
+        keyed = self._redactor.keyed(data) if content.role != "body" else ""  # nobody asks for that of a message
         stored = Stored(sha256(clean).digest() if clean is not data else raw, clean != data, keyed)
         self._known[raw] = stored
         if len(self._known) > _REMEMBERED:

@@ -58,3 +58,13 @@ def test_a_content_that_was_just_added_can_be_named() -> None:
             stored = made.lookup(content(number).sha)
             assert stored is not None
             assert made.take(stored.sha256) is not None
+
+
+def test_a_message_that_became_a_file_can_be_compared_like_any_file() -> None:
+    made = Contents(Redactor(KEY), keep_bytes=True)
+    message = content(0)
+    made.add(message)
+    made.add(Content(message.sha, message.data, "after"))
+    stored = made.lookup(message.sha)
+    assert stored is not None
+    assert stored.keyed == Redactor(KEY).keyed(message.data)
