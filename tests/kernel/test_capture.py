@@ -459,3 +459,19 @@ except OSError as error: print(errno.errorcode[error.errno])
     ran = world.run(sys.executable, "-c", script, env={"OPENAI_BASE_URL": "http://203.0.113.20:9999"})
     assert ran.stdout == b"ECONNRESET\n", ran.stderr
     assert [e.data["ending"] for e in ran.events("net.closed")] == ["refused"]
+
+
+def test_under_a_policy_that_says_nothing_of_the_network(world: World) -> None:
+    """Its files are closed by mounts or Landlock; its network is the machine's, and model traffic is led."""
+    kept = world.folder / "kept"
+    kept.mkdir()
+    script = f"""
+try: open({str(kept / "new")!r}, "w")
+except OSError as error: print(type(error).__name__)
+"""
+    words = (sys.executable, "-c", script + PYTHON, "waiting", f"https://{MODEL}/x")
+    ran = world.run(*words, options=("--ro", str(kept)))
+    assert ran.stdout.splitlines()[1] == b"b'secure\\n'", ran.stderr
+    assert ran.stdout.split()[0] in (b"OSError", b"PermissionError")
+    assert exchanges(ran) == [("https", MODEL, "/x")]
+    assert coverage(ran) == "witness capture"
