@@ -13,6 +13,11 @@ _WAITING_BYTES = 96 << 20
 """The largest body (64 MB) in pieces, and the largest contents of files beside it."""
 
 
+def _is_stream(data: bytes) -> bool:
+    """Whether a file holds server-sent events, as the logs of some agents do."""
+    return data.startswith(b"data: {") or data.find(b"\ndata: {") >= 0
+
+
 class Contents:
     """Recent contents. The bytes wait (bounded) until they are taken; what they hash to is remembered for longer."""
 
@@ -28,24 +33,26 @@ class Contents:
         """Redact a content and keep it for the event that will name it. One that is known costs nothing."""
         raw, data = content.sha, content.data
         known = self._known.get(raw)
-        if known is not None:
+        if known is not None and (known.joined or not content.scattered):
             self._known.move_to_end(raw)
             if not known.keyed and content.role != "body":
                 # A message first, and a file now: what was downloaded.
                 self._known[raw] = known._replace(keyed=self._redactor.keyed(data))
             return
-        scattered = content.scattered or (texts_of(data) if content.role == "body" else ())
+        scattered = content.scattered or (texts_of(data) if content.role == "body" or _is_stream(data) else ())
         clean = self._redactor.clean_scattered(data, scattered)
-        keyed = self._redactor.keyed(data) if content.role != "body" else ""  # nobody asks for that of a message
-        stored = Stored(sha256(clean).digest() if clean is not data else raw, clean != data, keyed)
+        keyed = self._redactor.keyed(data) if content.role != "body" else known.keyed if known is not None else ""
+        stored = Stored(sha256(clean).digest() if clean is not data else raw, clean != data, keyed, bool(scattered))
+        if known is not None:
+            # A file first, and now known to be a stream: from here on it is what was found now.
+            self._forget(raw, known)
         self._known[raw] = stored
         if len(self._known) > _REMEMBERED:
-            self._forget_oldest()
+            self._forget(*self._known.popitem(last=False))
         if self._keep_bytes:
             self._wait(raw, stored.sha256, clean)
 
-    def _forget_oldest(self) -> None:
-        raw, stored = self._known.popitem(last=False)
+    def _forget(self, raw: bytes, stored: Stored) -> None:
         waiting = self._waiting.get(stored.sha256)
         if waiting is not None and raw in waiting[0]:
             waiting[0].remove(raw)

@@ -49,11 +49,15 @@ _CLIPPED_BYTES = 4096
 
 
 class Stored(NamedTuple):
-    """What became of a content: SHA-256 of the stored (redacted) bytes, whether redaction changed it, keyed hash."""
+    """What became of a content: SHA-256 of the stored (redacted) bytes, whether redaction changed it, keyed hash.
+
+    `joined`: texts that lie in pieces in it were looked at as a whole.
+    """
 
     sha256: bytes
     redacted: bool
     keyed: str
+    joined: bool = False
 
 
 Below = dict[bytes, bytes | None]

@@ -1,10 +1,12 @@
 """Contents between arrival and event: what a part names is in the file, whatever was forgotten meanwhile."""
 
 import hashlib
+import json
 from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recording.redact.fakes import fakes
 
 from agentwrap.events import Content
 from agentwrap.recording import contents
@@ -68,3 +70,30 @@ def test_a_message_that_became_a_file_can_be_compared_like_any_file() -> None:
     stored = made.lookup(message.sha)
     assert stored is not None
     assert stored.keyed == Redactor(KEY).keyed(message.data)
+
+
+def test_a_file_that_turns_out_to_be_a_stream_is_looked_at_as_one() -> None:
+    secret = fakes()["github-token ghp_"]
+    lines = [json.dumps({"delta": part}).encode() + b"\n" for part in (secret[:9], secret[9:])]
+    data = b"".join(lines)
+    first = Content(hashlib.sha256(data).digest(), data, "after")
+    begins = (data.index(secret[:9].encode()), data.index(secret[9:].encode()))
+    places = (begins[0], begins[0] + 9, begins[1], begins[1] + len(secret) - 9)
+    made = Contents(Redactor(KEY), keep_bytes=True)
+    made.add(first)
+    before = made.lookup(first.sha)
+    made.add(Content(first.sha, data, "body", (places,)))
+    after = made.lookup(first.sha)
+    assert before is not None
+    assert after is not None
+    assert (before.redacted, after.redacted, after.keyed) == (False, True, before.keyed)
+    stored = made.take(after.sha256)
+    assert stored is not None
+    assert secret[9:].encode() not in stored
+    assert made.take(before.sha256) is None
+    logged = data.replace(b"{", b"data: {")
+    log = Content(hashlib.sha256(logged).digest(), logged, "after")
+    made.add(log)
+    found = made.lookup(log.sha)
+    assert found is not None
+    assert found.redacted
