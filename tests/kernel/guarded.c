@@ -318,11 +318,24 @@ static void slip_fresh(int rounds, const char *host, int port) {
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
 }
 
-static void on_alarm(int _) {}
-static void after(int ms, int flags) {
+static int alarms[2];
+static void on_alarm(int _) { write(alarms[1], "!", 1); }
+/* Again and again, should the first one come before the call; 0 for no more. */
+static void every(int ms, int flags) {
     struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = flags};
     sigaction(SIGALRM, &sa, NULL);
-    setitimer(ITIMER_REAL, &(struct itimerval){{0}, {ms / 1000, ms % 1000 * 1000}}, NULL);
+    struct timeval t = {ms / 1000, ms % 1000 * 1000};
+    setitimer(ITIMER_REAL, &(struct itimerval){t, t}, NULL);
+}
+static void until_asleep(int pid) {
+    char path[64], line[512], state = 'R';
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    while (state != 'S') {
+        int f = open(path, O_RDONLY);
+        line[read(f, line, sizeof line - 1)] = 0;
+        close(f);
+        state = strrchr(line, ')')[2];
+    }
 }
 
 /* Waits on our behalf end as they would by themselves. */
@@ -341,17 +354,21 @@ static void waits(void) {
     say("not before", now_ms() - start < 290);
     limit.tv_usec = 0;
     setsockopt(d, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    after(200, 0);
+    pipe2(alarms, O_NONBLOCK);
+    every(200, 0);
     say("until a signal", recvfrom(d, buffer, 512, 0, (SA *)&from, &size));
-    after(200, SA_RESTART);
+    every(0, 0);
+    while (read(alarms[0], buffer, 512) > 0) {}
     if (!fork()) {
         static const char question[] = "\1\2\1\0\0\1\0\0\0\0\0\0\3www\7example\4test\0\0\1\0\1";
-        usleep(600000);
+        poll(&(struct pollfd){alarms[0], POLLIN}, 1, -1);
         sendto(d, question, sizeof question - 1, 0, (SA *)&server, sizeof server);
         _exit(0);
     }
+    every(200, SA_RESTART);
     size = sizeof from;
     long got = recvfrom(d, buffer, 512, 0, (SA *)&from, &size);
+    every(0, 0);
     say("past a signal", got <= 0 ? got : 0);
     say("by whom", from.sin_port != htons(53) || from.sin_addr.s_addr != server.sin_addr.s_addr || size != sizeof from);
     wait(&status);
@@ -360,7 +377,7 @@ static void waits(void) {
         recvfrom(d, buffer, 512, 0, (SA *)&from, &size);
         _exit(1);
     }
-    usleep(200000);
+    until_asleep(pid);
     kill(pid, SIGKILL);
     start = now_ms();
     wait(&status);
@@ -368,11 +385,8 @@ static void waits(void) {
 
     /* A full queue: the handshake does not end. */
     int full = listener(0, &at), s = 0;
-    for (int i = 0; i < 4; i++) {
-        int filler = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        connect(filler, (SA *)&at, sizeof at);
-    }
-    usleep(100000);
+    int filler = tcp();
+    connect(filler, (SA *)&at, sizeof at);
     s = tcp();
     limit.tv_usec = 300000;
     setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
@@ -380,12 +394,13 @@ static void waits(void) {
     say("connect until the limit", connect(s, (SA *)&at, sizeof at));
     say("not before", now_ms() - start < 290);
     say("and again", connect(s, (SA *)&at, sizeof at));
-    after(200, 0);
+    every(200, 0);
     s = tcp();
     say("connect until a signal", connect(s, (SA *)&at, sizeof at));
+    every(0, 0);
     pid = fork();
     if (!pid) _exit(connect(tcp(), (SA *)&at, sizeof at));
-    usleep(200000);
+    until_asleep(pid);
     kill(pid, SIGKILL);
     start = now_ms();
     wait(&status);
@@ -570,7 +585,7 @@ static void ways(void) {
     say("another device", setsockopt(d, SOL_SOCKET, SO_BINDTODEVICE, "", 1));
     say("connected datagrams", connect(d, (SA *)&a, sizeof a));
     say("go", send(d, "x", 1, 0) != 1);
-    usleep(100000);
+    poll(&(struct pollfd){d}, 1, 5000);
     say("nowhere", send(d, "x", 1, 0));
 }
 

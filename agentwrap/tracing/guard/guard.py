@@ -172,6 +172,8 @@ class Guard:
 
     def settle(self, *, everything: bool = False) -> None:
         """Tell the counts of refusals that are due; `everything` at the end. From any thread."""
+        if everything:
+            self._nowhere.settle()
         self._told.settle(everything=everything)
 
     def close(self) -> None:

@@ -103,16 +103,26 @@ class Nowhere:
             poll.register(descriptor, select.POLLIN)
         while True:
             for descriptor, _events in poll.poll():
-                try:
-                    port = holders[descriptor].recvfrom(1, socket.MSG_DONTWAIT)[1][1]
-                except OSError:
-                    continue
-                with self._lock:
-                    visitor = self._visitors.get(port)
-                    if visitor is None:
-                        continue  # a second datagram, sent before the first was noticed
-                    self._move_on(port)
+                self._hear(holders[descriptor])
+
+    def _hear(self, holder: socket.socket) -> bool:
+        with self._lock:
+            try:
+                port = holder.recvfrom(1, socket.MSG_DONTWAIT)[1][1]
+            except OSError:
+                return False
+            visitor = self._visitors.get(port)
+            if visitor is not None:  # else a second datagram, sent before the first was noticed
+                # First of all: once it hears of it, the program may end, and the run with it.
                 self._told.refused(visitor.process, visitor.to)
+                self._move_on(port)
+        return True
+
+    def settle(self) -> None:
+        """Everything that has arrived is told when this returns."""
+        for holder in self._listening.values():
+            while holder is not None and self._hear(holder):
+                pass
 
 
 def _bound(family: int) -> socket.socket | None:

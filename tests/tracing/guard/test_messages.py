@@ -56,3 +56,22 @@ def test_control_data_fits_and_says_what_did_not(wide: bool, controls: list[mess
         at += (size + unit - 1) & -unit
     assert read == controls[: len(read)]
     assert cut == (len(read) < len(controls))
+
+
+@WIDE
+@given(controls=controls)
+def test_control_data_is_read_as_it_was_written(wide: bool, controls: list[messages.Control]) -> None:
+    packed, _cut = messages.control(controls, 4096, wide=wide)
+    assert messages.controls(packed, wide=wide) == controls
+
+
+@WIDE
+@given(data=st.binary(max_size=100))
+def test_any_bytes_are_control_data_or_none(wide: bool, data: bytes) -> None:
+    """As the kernel: a length below the head's own or past the end is EINVAL, too few bytes for a head are the end."""
+    found = messages.controls(data, wide=wide)
+    head = 16 if wide else 12
+    if found is None:
+        assert len(data) >= head
+    else:
+        assert sum(head + len(body) for _level, _kind, body in found) <= len(data)
