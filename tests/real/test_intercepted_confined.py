@@ -562,6 +562,37 @@ print("all")
     assert ran.out == b"all\n", ran.err
 
 
+READS = """\
+version = 1
+name = "reads"
+mode = "enforce"
+[network]
+default = "allow"
+[files]
+write = {default = "allow"}
+read = {default = "deny", allow = ["/usr/**", "/lib*/**", "/bin/**", "/etc/**", "/proc/**", "/dev/**", "/root/**"]}
+"""
+
+
+def test_the_certificates_are_read_though_nothing_else_is_and_changed_by_nobody(
+    place: Place, site: sites.Site, tier: str
+) -> None:
+    need("curl")
+    (place.work / "agentwrap.toml").write_text(READS)
+    script = f"""
+    {" ".join(CURL)} https://allowed.example/name
+    cat ../ca.pem; echo x >>"$SSL_CERT_FILE"; rm "$NODE_EXTRA_CA_CERTS"; mv "$SSL_CERT_FILE" x
+    """
+    ran = run(place, tier, ["sh", "-c", script])
+    assert ran.out == b"allowed.example\n", ran.err
+    denied = {(row.data["act"], row.data["rule"]) for row in ran.of("act.denied")}
+    assert ("write", "built-in.own-files") in denied
+    assert {rule for act, rule in denied if act == "read"} <= {
+        f"files.read.default `deny` ({place.work}/agentwrap.toml:8)"
+    }
+    assert gaps(ran) == []
+
+
 def test_each_name_has_a_certificate_of_its_own(place: Place, site: sites.Site, tier: str) -> None:
     code = """
 import ssl, socket
