@@ -149,6 +149,7 @@ def output_path(given: str | None, command: str, run_id: str) -> Path:
 @click.option("--no-undo", is_flag=True, help="Keep no contents for `agentwrap undo`.")
 @click.option("--unsigned", is_flag=True, help="Do not sign, even if there is a key.")
 @click.option("--stream/--no-stream", default=False, help="Print events on stderr while they happen.")
+@click.option("--otlp", "otlp_url", metavar="URL", help="Send spans there while the run goes on (OTLP over HTTP).")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr.")
 @click.option(
     "-v", "verbose", count=True, expose_value=False, help="With -vv, show the traceback of an internal fault."
@@ -167,10 +168,13 @@ def command(output: Output, /, command: tuple[str, ...], stream: bool, quiet: bo
     """
     if not command:
         raise AgentwrapError("usage", "no command to wrap", hint="agentwrap -- COMMAND", exit_status=EXIT_FAILED)
+    from agentwrap.cli import otlp
     from agentwrap.recording import places
     from agentwrap.session import Session
 
     options = _run_options(command, given)
+    if given["otlp_url"]:
+        otlp.check(given["otlp_url"], output.env)
     session = Session(options, _say(output, stream=stream, quiet=quiet))
     mode = session.prepare()
     try:
@@ -181,9 +185,12 @@ def command(output: Output, /, command: tuple[str, ...], stream: bool, quiet: bo
         told = words_for(options.layers, options.network, session.outcome.tier, attended=session.attended)
         output.note([("agentwrap ", "dim"), (f"recording to {options.output}{told}", ""), (_mode_words(mode), "dim")])
     follower = _follow(options.output) if stream and not quiet else None
+    exporter = otlp.beside(options.output, given["otlp_url"], quiet=quiet) if given["otlp_url"] else None
     outcome = session.run()
     if follower is not None:
         follower.wait()
+    if exporter is not None:
+        otlp.wait_for(exporter, output)
     denied = 0
     if not quiet or options.fail_on_deny:
         denied = _afterwards(output, options, quiet=quiet)

@@ -2,7 +2,7 @@
 
 One trace for a run; ids are hashes of the run's id and of the span's, so that the same recording always gives the same
 trace, and parts of it that are sent apart fit together. Messages one after the other are one message too
-(protobuf.dev, "Encoding": repeated fields of both are kept), so a file of them can be read as one. Needs `opentelemetry-proto`.
+(protobuf.dev, "Encoding": repeated fields of both are kept), so a file of them reads as one. Needs `opentelemetry-proto`.
 """
 
 import hashlib
@@ -88,7 +88,7 @@ class _Spans:
     """Span messages of one recording."""
 
     def __init__(self, source: Source, story: linking.Linker, started_unix_ns: int, *, content: bool) -> None:
-        self._trace, self._service = _messages()
+        self._trace, self._service = messages()
         self._source, self._story, self._content = source, story, content
         self._started_ns = started_unix_ns
         meta = source.meta
@@ -197,7 +197,7 @@ class _Spans:
         return min(max(self._started_ns + at_ns, 0), _MOST_NS)
 
 
-def _messages() -> tuple[Any, Any]:
+def messages() -> tuple[Any, Any]:
     """The generated modules of trace/v1 and its service. Raises AgentwrapError `unsupported`."""
     try:
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2

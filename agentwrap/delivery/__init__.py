@@ -1,0 +1,1 @@
+"""Bringing exports to somebody else's server. Knows bytes and where they go; refuses to know recordings and formats."""
