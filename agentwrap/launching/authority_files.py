@@ -6,8 +6,6 @@ them. Knows files. Refuses to know keys: there is none in them.
 
 import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,9 +28,10 @@ class AuthorityFiles:
 
     def __init__(self, environment: Environment, cwd: bytes) -> None:
         """Name the files for this environment; relative names in it are `cwd`'s. Raises OSError."""
-        place = _PLACE if os.access(_PLACE, os.W_OK) else tempfile.gettempdir()
+        place = _PLACE if os.access(_PLACE, os.W_OK) else os.environ.get("TMPDIR", "/tmp")
         _sweep(place)
-        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+        self._folder = Path(place, _PREFIX + os.urandom(8).hex())
+        self._folder.mkdir(0o700)
         self._lock = _locked(self._folder)
         self._merged: dict[bytes, Path] = {}
         self.paths: Mapping[bytes, bytes] = {
@@ -59,7 +58,7 @@ class AuthorityFiles:
 
     def remove(self) -> None:
         """The run is over."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        _remove(self._folder)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -87,8 +86,18 @@ def _sweep(place: str) -> None:
         except OSError:
             continue  # it goes away just now
         if held >= 0:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             os.close(held)
+
+
+def _remove(folder: Path) -> None:
+    """The folder and the files in it; nobody puts folders there."""
+    try:
+        for name in os.listdir(folder):
+            os.unlink(folder / name)
+        folder.rmdir()
+    except OSError:
+        pass  # it is gone, or was never made
 
 
 def _system_bundle() -> bytes | None:

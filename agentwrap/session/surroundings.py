@@ -3,6 +3,7 @@
 Made before the tracer is forked. What cannot be had is a refusal to start, or, with `--best-effort`, a gap.
 """
 
+import ctypes
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from agentwrap.launching.enforcement import EnforcementPlan
 
 Tier = Literal["", "wall", "guard"]
+_SYS_PIDFD_GETFD = 438
 _NETWORK = ("connect", "dns", "udp")
 _GUARD_NOTE = "programs whose threads could slip something under a call are told as gaps"
 _MECHANISM: dict[Tier, str] = {
@@ -197,10 +199,20 @@ def _authority_files(standing: Surroundings, options: RunOptions) -> AuthorityFi
 
 
 def _can_take() -> bool:
-    """Whether sockets can be taken from processes at all, tried on ourselves: Docker's profile refuses it."""
-    from agentwrap.tracing.guard.sockets import can_take
+    """Whether sockets can be taken from processes at all, tried on ourselves: Docker's profile refuses it.
 
-    return can_take(os.getpid())
+    Without what the tracer has for it: that takes long to load, and the tracer is not forked yet.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        handle = os.pidfd_open(os.getpid())
+    except OSError:
+        return False
+    taken = int(libc.syscall(_SYS_PIDFD_GETFD, handle, handle, 0))
+    for descriptor in (handle, taken):
+        if descriptor >= 0:
+            os.close(descriptor)
+    return taken >= 0
 
 
 def _stand(options: RunOptions, loading: "Loading | None") -> Surroundings:
