@@ -1,7 +1,7 @@
 """The same connect again and again: the first ones are told each, then they are counted and told together. Pure.
 
-However often a program tries, the rows stay few; the counts are exact once the process has ended. Judgements are counted
-by another rule (`events.repeats`): only the first is told at once there, and a clock tells the rest.
+However often a program tries, the rows stay few; the counts are exact once the process has ended. Judgements are
+counted by another rule (`events.repeats`): only the first is told at once there, and a clock tells the rest.
 """
 
 from collections.abc import Iterator
