@@ -53,10 +53,10 @@ class Inside:
         self._container.keep.append(folder)
         self.record: dict[str, object] = {}
 
-    def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, *command: str, options: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
         out = self._folder / "record.json"
         path = f"{TESTS}{os.pathsep}{TESTS.parent}"
-        words = [sys.executable, str(TESTS / "guarded.py"), "--out", str(out), "--", *command]
+        words = [sys.executable, str(TESTS / "guarded.py"), *options, "--out", str(out), "--", *command]
         done = self._container.run(words, env={"PYTHONPATH": path})
         assert out.exists(), done.stderr
         self.record = json.loads(out.read_text())
@@ -87,6 +87,15 @@ def test_connections_lead_to_the_gateway(container: Place, folder: Path, profile
     events = inside.record["events"]
     assert isinstance(events, list)
     assert [event for event in events if event["kind"] == "gap"] == []
+
+
+@pytest.mark.parametrize("stops", ["trace", "calls"])
+def test_at_ptraces_stops_where_sockets_can_be_taken(container: Place, folder: Path, stops: str) -> None:
+    """What a filter above makes of a call that is not made (an errno of its own) is not what the program hears."""
+    inside = Inside(container, "podman", folder)
+    done = inside.run(sys.executable, "-c", SCRIPT, options=("--stops", stops))
+    assert (done.returncode, done.stdout) == (0, OUTPUT), done.stderr
+    assert len(inside.record["callers"]) == 3  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("profile", ["docker", "podman"])
