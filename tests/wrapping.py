@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 AGENTWRAP = (sys.executable, "-m", "agentwrap")
+PATIENCE = float(os.environ.get("AGENTWRAP_TESTS_PATIENCE") or 1)
+"""How much slower than a machine of today this one may be: an emulated one is by far."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def wrap(
         capture_output=True,
         cwd=keywords.pop("cwd", work),
         env={**environment(folder), **(env or {})},
-        timeout=timeout_s,
+        timeout=timeout_s * PATIENCE,
         **keywords,
     )
     return Wrapped(done.returncode, done.stdout, done.stderr, recording)

@@ -5,6 +5,7 @@ Nothing is installed and no disk image is needed: the kernel's package is downlo
 tools, under the paths that they have here. The guest has loopback and nothing else.
 
     python tests/kernels/boot.py [--kernel PACKAGE] -- COMMAND...     what the guest says comes out, its status too
+    python tests/kernels/boot.py [--kernel PACKAGE] --tests kernel_tests root tests/kernel/test_wall.py -k quic
 """
 
 import lzma
@@ -24,10 +25,10 @@ sys.path.insert(0, str(ROOT / "tests"))
 from kernels import filesystem  # noqa: E402
 
 QEMU = "qemu-system-x86_64"
-# What a run may need of the kernel and a distribution builds as modules.
+# What a run may need of the kernel and a distribution builds as modules. Nothing loads them by itself in a guest.
 MODULES = (
     "nf_tables nfnetlink nft_tproxy nft_socket nft_reject nft_reject_inet nft_log nfnetlink_log nft_limit nft_objref "
-    "nft_counter nf_log_syslog overlay"
+    "nft_counter nf_log_syslog overlay inet_diag tcp_diag udp_diag unix_diag"
 ).split()
 MEMORY_MB = 2560
 
@@ -46,10 +47,17 @@ def missing() -> str:
     return ""
 
 
-def cache() -> Path:
-    """Where unpacked kernels are kept."""
-    base = os.environ.get("AGENTWRAP_KERNELS") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(base) / "agentwrap-kernels"
+# Where unpacked kernels are kept. Read when this is loaded: tests have a cache folder of their own.
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentwrap-kernels"
+
+
+def accelerators() -> list[str]:
+    """How the guest's processor is made: by this one where it says that it can, else emulated."""
+    found = ["-accel", "tcg,thread=multi"]
+    flags = re.search(r"^flags\s*:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    if flags is not None and {"vmx", "svm"} & set(flags[1].split()) and os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return ["-accel", "kvm", *found]  # the next one where the first does not work
+    return found
 
 
 # -- kernels
@@ -80,11 +88,11 @@ def oldest_and_newest() -> list[str]:
 
 def unpacked(package: str) -> Path:
     """The folder of an unpacked kernel package, downloaded if need be. Raises Unavailable."""
-    folder = cache() / package
+    folder = _CACHE / package
     if folder.exists():
         return folder
-    cache().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache()) as work:
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=_CACHE) as work:
         os.chmod(work, 0o755)
         done = subprocess.run(["apt-get", "download", package], cwd=work, capture_output=True, text=True, timeout=300)
         found = list(Path(work).glob("*.deb"))
@@ -128,7 +136,7 @@ if [ "$1" != over ]; then mount --bind / /whole; cd /whole; mount --move . /; ex
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 mkdir -p /dev/pts /dev/shm; mount -t devpts pts /dev/pts; mount -t tmpfs shm /dev/shm
 mount -t tmpfs -o mode=1777 tmp /tmp; mount -t tmpfs run /run; mount -t securityfs security /sys/kernel/security
-ln -sf /proc/self/fd /dev/fd
+ln -s /proc/self/fd /dev/fd; for n in 0:stdin 1:stdout 2:stderr; do ln -s /proc/self/fd/${{n%:*}} /dev/${{n#*:}}; done
 cd {root}
 exec {python} -B {guest} {words} </dev/null >/dev/console 2>&1
 """
@@ -161,7 +169,7 @@ def boot(package: str, words: list[str], *, timeout_s: float = 200) -> Booted:
         init = INIT.format(root=ROOT, python=sys.executable, guest=guest, words=quoted)
         filesystem.write(work / "initrd", modules(kernel), init)
         command = [
-            QEMU, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(MEMORY_MB), "-display", "none",
+            QEMU, *accelerators(), "-smp", "2", "-m", str(MEMORY_MB), "-display", "none",
             "-monitor", "none", "-nic", "none", "-no-reboot",
             "-serial", f"file:{work}/console", "-serial", f"file:{work}/said",
             "-kernel", image, "-initrd", work / "initrd",
@@ -187,7 +195,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{why}\n")
         return 125
     words = arguments[1:] if arguments[:1] == ["--tests"] else ["--run", *arguments[arguments[:1] == ["--"] :]]
-    booted = boot(package or oldest_and_newest()[0], words, timeout_s=float(os.environ.get("AGENTWRAP_GUEST_S", 900)))
+    booted = boot(package or oldest_and_newest()[0], words, timeout_s=4 * 3600)
     sys.stdout.write(booted.said or booted.console)
     status = re.search(r"^status (\d+)$", booted.said, re.MULTILINE)
     return int(status[1]) if status else 125

@@ -60,8 +60,8 @@ def main(words: list[str]) -> None:
         done = subprocess.run(words[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         say(f"{done.stdout}\nstatus {done.returncode}")
         return
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
-    import variants
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from kernels import variants
 
     for result in getattr(variants, words[0])(*words[1:]):
         say(json.dumps(result))

@@ -1,33 +1,38 @@
 """Stock Debian kernels, booted: what a run is there, as root and as a plain user, under settings of distributions.
 
-Each thing that is missing has a name: a weaker tier or mode with its gaps in the recording, or a refusal that says what
-is missing and what to do. One boot for each kernel.
+Each thing that is missing has a name: a weaker tier or mode with its gaps in the recording, a refusal that says what is
+missing and what to do, or a test that is skipped with its reason, which the summary shows. One boot for each kernel;
+what is tried in which is said in `chosen.py`.
 """
 
 import json
-import subprocess
+import os
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import pytest
-from kernels import boot
+from kernels import boot, chosen
 
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.emulated]
+ALL = os.environ.get("AGENTWRAP_KERNEL_TESTS") == "all"
+LIMIT_S = 4 * 3600 if ALL else 1400
+pytestmark = [pytest.mark.timeout(LIMIT_S + 100), pytest.mark.emulated]
 FINE_ANYWHERE = {"skipped", "machine"}
-# (setting, user): what keeps connections, how the tree is followed; nothing where a run refuses to start. Yama 2 leaves
-# ptrace to whoever has CAP_SYS_PTRACE over the tree, as the owner of its user namespace has; Yama 3 to nobody.
-EXPECTED = {
-    ("stock", "root"): ("wall", "ptrace+notify"),
-    ("stock", "user"): ("wall", "ptrace+notify"),
-    ("no user namespaces", "root"): ("guard", "ptrace+notify"),
-    ("no user namespaces", "user"): ("guard", "ptrace+notify"),
-    ("Yama 1", "user"): ("wall", "ptrace+notify"),
-    ("Yama 2", "user"): ("wall", "ptrace+notify"),
-    ("Yama 2, no user namespaces", "user"): ("", ""),
-    ("Yama 3", "root"): ("", ""),
-    ("Yama 3", "user"): ("", ""),
-}
+WHICH = tuple(chosen.STEPS)
+
+
+@dataclass
+class Shown:
+    """What a guest told: of rows of the table by (setting, user), of tests by user, and its last words."""
+
+    kernel: str
+    rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    tests: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    ends: dict[str, dict[str, Any]] = field(default_factory=dict)
+    console: str = ""
 
 
 @cache
@@ -36,42 +41,60 @@ def kernels() -> tuple[str, ...]:
 
 
 @cache
-def booted() -> dict[int, "Future[boot.Booted]"]:
-    """All of them at once: an emulated processor waits more than it works."""
+def booted() -> dict[str, "Future[boot.Booted]"]:
+    """All of them at once: each has one test at a time, and waits more than it works."""
     pool = ThreadPoolExecutor(2)
+    everywhere = ("tests/kernel",) if ALL else ()
     return {
-        which: pool.submit(boot.boot, package, ["everything"], timeout_s=1400)
-        for which, package in enumerate(kernels())
+        which: pool.submit(boot.boot, package, ["everything", which, *everywhere], timeout_s=LIMIT_S)
+        for which, package in zip(WHICH, kernels(), strict=False)
     }
 
 
-@pytest.fixture(params=[0, 1], ids=["oldest", "newest"])
-def shown(request: pytest.FixtureRequest) -> dict[tuple[str, str], dict[str, Any]]:
-    """(setting, user) to what was told of that run."""
+def shown(which: str) -> Shown:
+    """What the guest with that kernel told; skips where there is none."""
     if why := boot.missing():
         pytest.skip(why)
     try:
-        if request.param >= len(kernels()):
+        if which not in booted():
             pytest.skip("the package lists know one kernel alone")
-        result = booted()[request.param].result()
+        result = booted()[which].result()
     except boot.Unavailable as why_not:
         pytest.skip(str(why_not))
-    except subprocess.TimeoutExpired:
-        pytest.fail("the guest did not finish in time")
-    runs = [json.loads(line) for line in result.said.splitlines() if line.startswith("{")]
-    assert runs, result.console[-3000:]
-    assert runs[0]["kernel"] in kernels()[request.param]
-    told = {(run["setting"], run["user"]): run for run in runs[1:]}
-    assert told.keys() == EXPECTED.keys(), result.console[-3000:]
-    return told
+    told = [json.loads(line) for line in result.said.splitlines() if line.startswith("{")]
+    assert told, result.console[-3000:]
+    found = Shown(told[0]["kernel"])
+    found.console = result.console[-3000:] if result.ended else "the guest was not done in time"
+    for one in told[1:]:
+        if "tests_of" in one:
+            found.ends[one["tests_of"]] = one
+        elif "test" in one:
+            found.tests.setdefault(one["user"], []).append(one)
+        else:
+            found.rows[one["setting"], one["user"]] = one
+    return found
 
 
-@pytest.mark.parametrize("case", EXPECTED, ids=" as ".join)
-def test_what_is_missing_is_a_named_tier_or_a_refusal(
-    shown: dict[tuple[str, str], dict[str, Any]], case: tuple[str, str]
-) -> None:
-    run = shown[case]
-    covered, mode = EXPECTED[case]
+def cases(what: str, wanted: Callable[[tuple[str, str]], bool] = lambda _case: True) -> Any:
+    """Parameters (which kernel, setting, user) of every step of a sort."""
+    return pytest.mark.parametrize(
+        ("which", "case"),
+        [
+            pytest.param(which, (setting, user), id=f"{which}-{setting} as {user}")
+            for which, steps in chosen.STEPS.items()
+            for sort, setting, user in steps
+            if sort == what and wanted((setting, user))
+        ],
+    )
+
+
+@cases("rows")
+def test_what_is_missing_is_a_named_tier_or_a_refusal(which: str, case: tuple[str, str]) -> None:
+    guest = shown(which)
+    assert guest.kernel in kernels()[WHICH.index(which)]
+    assert case in guest.rows, guest.console
+    run = guest.rows[case]
+    covered, mode = chosen.EXPECTED[case]
     if not covered:
         assert run["status"] == 125
         assert "error: " in run["stderr"]
@@ -82,9 +105,9 @@ def test_what_is_missing_is_a_named_tier_or_a_refusal(
     assert ("no-ptrace" in run["gaps"]) == (mode == "notify")
 
 
-@pytest.mark.parametrize("case", [case for case, how in EXPECTED.items() if how[0]], ids=" as ".join)
-def test_attempts_end_as_they_have_to(shown: dict[tuple[str, str], dict[str, Any]], case: tuple[str, str]) -> None:
-    attempts = shown[case]["attempts"]
+@cases("rows", lambda case: bool(chosen.EXPECTED[case][0]))
+def test_attempts_end_as_they_have_to(which: str, case: tuple[str, str]) -> None:
+    attempts = shown(which).rows[case]["attempts"]
     assert attempts
     wrong = {
         name: f"{word} ({why})"
@@ -94,7 +117,26 @@ def test_attempts_end_as_they_have_to(shown: dict[tuple[str, str], dict[str, Any
     assert wrong == {}
 
 
-def test_without_agentwrap_most_of_it_gets_through(shown: dict[tuple[str, str], dict[str, Any]]) -> None:
-    for user in ("root", "user"):
-        through, tried = shown["stock", user]["through_without"]
-        assert through > tried / 2
+@cases("rows", lambda case: case[0] == "stock")
+def test_without_agentwrap_most_of_it_gets_through(which: str, case: tuple[str, str]) -> None:
+    through, tried = shown(which).rows[case]["through_without"]
+    assert through > tried / 2
+
+
+@cases(chosen.TESTS)
+def test_the_kernel_tests_pass(
+    which: str, case: tuple[str, str], record_property: Callable[[str, object], None]
+) -> None:
+    guest, (setting, user) = shown(which), case
+    told = guest.tests.get(user, [])
+    outcomes = Counter(one["outcome"] for one in told)
+    counts = ", ".join(f"{outcomes[word]} {word}" for word in ("passed", "failed", "skipped"))
+    took = guest.ends.get(user, {}).get("took_s", "?")
+    record_property("inner", f"{guest.kernel}, {setting}, as {user}: {counts} in {took} s")
+    for why, number in Counter(one["why"] for one in told if one["outcome"] == "skipped").items():
+        record_property("inner", f"    SKIPPED [{number}] {why}")
+    failed = {one["test"]: one["why"] for one in told if one["outcome"] == "failed"}
+    assert not failed, "\n\n".join(f"{test}\n{why}" for test, why in failed.items())
+    assert user in guest.ends, guest.console
+    assert guest.ends[user]["status"] == 0, guest.ends[user]["said"]
+    assert outcomes["passed"]

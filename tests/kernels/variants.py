@@ -1,4 +1,4 @@
-"""Inside a guest: the same few rows of the adversary's table under each setting that a distribution may have.
+"""Inside a guest: rows of the adversary's table under each setting that a distribution may have, and tests of kernels.
 
 A setting is a sysctl; each is tried as root and as a plain user, where it makes a difference. What is told of a run:
 how it was followed, how it was confined, how each attempt ended; or, where it refused to start, what it said.
@@ -18,11 +18,11 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from adversary import tiers  # noqa: E402
 from adversary.table import ROWS  # noqa: E402
+from kernels import chosen  # noqa: E402
 
 MANY = (2, 10, 33, 39, 43)
 FEW = (10,)
 tiers.TIMEOUT_S = 900  # an emulated processor is slow, and slower beside others
-YAMA, NAMESPACES = "kernel/yama/ptrace_scope", "user/max_user_namespaces"
 
 
 def _set(name: str, value: str) -> str:
@@ -58,29 +58,20 @@ def _one(setting: str, tier: str, rows: tuple[int, ...]) -> dict[str, Any]:
     return found | {"took_s": round(time.monotonic() - started, 1)}
 
 
-def everything() -> Iterator[dict[str, Any]]:
-    """All settings, in an order that allows it: Yama's scope can only be raised."""
+def everything(which: str, *everywhere: str) -> Iterator[dict[str, Any]]:
+    """All steps for a kernel (`chosen.STEPS`); with `everywhere`, these tests instead of the chosen ones."""
     yield {"kernel": platform.release()}
-    for tier in ("wall-root", "wall-user"):
-        yield _one("stock", tier, MANY)
-    old = _set(NAMESPACES, "0")
-    for tier in ("wall-root", "wall-user"):
-        yield _one("no user namespaces", tier, FEW)
-    _set(NAMESPACES, old)
-    if (Path("/proc/sys") / YAMA).exists():
-        _set(YAMA, "1")
-        yield _one("Yama 1", "wall-user", FEW)
-        _set(YAMA, "2")
-        yield _one("Yama 2", "wall-user", FEW)
-        _set(NAMESPACES, "0")
-        yield _one("Yama 2, no user namespaces", "wall-user", FEW)
-        _set(NAMESPACES, old)
-        _set(YAMA, "3")
-        for tier in ("wall-root", "wall-user"):
-            yield _one("Yama 3", tier, FEW)
+    for what, setting, user in chosen.STEPS[which]:
+        old = {name: _set(name, value) for name, value in chosen.SYSCTLS[setting].items()}
+        if what == chosen.TESTS:
+            yield from kernel_tests(user, *(everywhere or chosen.tests(which, user)), setting=setting)
+        else:
+            yield _one(setting, f"wall-{user}", MANY if setting == "stock" else FEW)
+        if chosen.NAMESPACES in old:  # Yama's scope can only be raised
+            _set(chosen.NAMESPACES, old[chosen.NAMESPACES])
 
 
-def kernel_tests(user: str, *arguments: str) -> Iterator[dict[str, Any]]:
+def kernel_tests(user: str, *arguments: str, setting: str = "stock") -> Iterator[dict[str, Any]]:
     """Tests of this checkout by pytest, as root or as a plain user; `inside.py` says of each how it ended."""
     home = Path(f"/tmp/{user}")
     home.mkdir(exist_ok=True)
@@ -90,7 +81,8 @@ def kernel_tests(user: str, *arguments: str) -> Iterator[dict[str, Any]]:
         os.chown(home, tiers.PLAIN, tiers.PLAIN)
     environment = {
         "HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8",
-        "HYPOTHESIS_STORAGE_DIRECTORY": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+        "AGENTWRAP_TESTS_PATIENCE": "10", "HYPOTHESIS_STORAGE_DIRECTORY": str(home),
+        "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
     }  # fmt: skip
     inside = Path(__file__).resolve().with_name("inside.py")
     started = time.monotonic()
@@ -99,7 +91,7 @@ def kernel_tests(user: str, *arguments: str) -> Iterator[dict[str, Any]]:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     took = {"took_s": round(time.monotonic() - started, 1)}
-    yield {"tests_of": user, "status": done.returncode, "said": done.stdout[-4000:], **took}
+    yield {"tests_of": user, "setting": setting, "status": done.returncode, "said": done.stdout[-4000:], **took}
 
 
 def some(setting: str, user: str, rows: str) -> Iterator[dict[str, Any]]:
