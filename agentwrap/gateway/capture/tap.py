@@ -92,6 +92,8 @@ class Tap:
         if not self.active:
             return
         self._ledger.at_ns = self._now()
+        if self._requests.over:
+            by = "client"  # it had left before: what a server then does about it is no cut of its own
         if self._socket is not None:
             self._socket.cut(by_client=by == "client")
         else:

@@ -70,6 +70,11 @@ class PlainPassage(Passage):
         while True:
             try:
                 pieces = await source.read()
+            except TlsError as error:
+                if not sink.cut_short:
+                    raise SourceError from error
+                sink.shut()  # OpenSSL's word (decode_error) about the other's end that was cut short
+                return
             except OSError as error:
                 raise SourceError from error
             if not pieces:
