@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just({"b64": "/w=="}),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=8,
+    max_leaves=3,
 )
 KINDS = {row.kind for events in (model_run.items(), sample_wall.events()) for row in FakeRecording(events).rows()}
 kinds = st.sampled_from(sorted(KINDS | {"claim", "session.file", "new.kind"}))
@@ -23,7 +23,7 @@ rows = st.builds(
     FakeRow, st.integers(1, 99), st.integers(-(1 << 70), 1 << 70), kinds, spans, st.none() | st.integers(0, 9),
     st.text(max_size=9), st.sampled_from(["", "allow", "deny", "would-deny"]), ids,
 )  # fmt: skip
-row_lists = st.lists(rows, max_size=12, unique_by=lambda row: row.seq)
+row_lists = st.lists(rows, max_size=8, unique_by=lambda row: row.seq)
 
 
 class OnlyRows(FakeRecording):

@@ -16,6 +16,8 @@ Exporter = Callable[[Source, Iterable[Row], int], Iterator[bytes]]
 FORMATS = {
     "jsonl": "One JSON object per line and event.",
     "otlp": "OTLP: spans with GenAI names, in protobuf, for a collector.",
+    "perfetto": "A timeline for ui.perfetto.dev and chrome://tracing.",
+    "atif": "ATIF v1.7: conversations as trajectories, a line for each agent.",
     "har": "HAR 1.2: HTTP exchanges and model calls, for browsers and mitmproxy.",
 }
 

@@ -6,6 +6,7 @@ so a part that nobody knows here is kept as JSON. Refuses to know spans, and nev
 """
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -242,6 +243,8 @@ def clipped(value: Any, longest: int, depth: int = 0) -> Any:
         return value if len(value) <= longest else f"{value[:longest]}… ({len(value):,} characters in all)"
     if depth > 100:
         return "…"
+    if isinstance(value, float) and not isfinite(value):
+        return None
     if isinstance(value, dict):
         return {name: clipped(one, longest, depth + 1) for name, one in value.items()}
     if isinstance(value, list):

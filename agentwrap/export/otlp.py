@@ -2,7 +2,7 @@
 
 One trace for a run; ids are hashes of the run's id and of the span's, so that the same recording always gives the same
 trace, and parts of it that are sent apart fit together. Messages one after the other are one message too
-(protobuf.dev, "Encoding": repeated fields of both are kept), so a file of them reads as one. Needs `opentelemetry-proto`.
+(protobuf.dev, "Encoding": repeated fields of both are kept), so a file of them is one. Needs `opentelemetry-proto`.
 """
 
 import hashlib
@@ -157,7 +157,11 @@ class _Spans:
         if ended.kind == "run":
             told = {"agentwrap.run.id": self._run, "agentwrap.run.command": ended.name}
             told |= {"agentwrap.run.reason": ended.data.get("reason")} | attributes.exit_of(ended.status)
-            return f"run {self._resource['service.name']}", _INTERNAL, told | self._said("")
+            said = self._said("")
+            if said:
+                # By this, backends tell what has messages and is no call of a model.
+                told |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": self._resource["service.name"]}
+            return f"run {self._resource['service.name']}", _INTERNAL, told | said
         return f"process {ended.name}", _INTERNAL, attributes.process(ended)
 
     def _said(self, agent: str) -> Attributes:

@@ -1,9 +1,9 @@
 """The spans of a recording as they end, while its rows pass: for formats that are made of spans.
 
 A process, a connection, a model call and a tool call are told when they end; what has only a moment (a file, a socket)
-or is told in one row (an exchange) at once; what belongs to a span and is none (a decision, a gap, an exec) is a `Note`
-of it. At the end come those that nobody saw end, and those that another one names as its parent, so that what is told
-is always a tree. Holds what is open, never all rows. Knows no format.
+or is told in one row (an exchange) at once; what belongs to a span and is none (a decision, a gap, an exec, a file that
+a program keeps for itself) is a `Note` of it. At the end come those that nobody saw end, and those that another one
+names as its parent, so that what is told is always a tree. Holds what is open, never all rows. Knows no format.
 """
 
 from collections.abc import Iterator
@@ -22,6 +22,9 @@ MOMENTS = (
     *("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special", "file.read"),
     *("net.connect", "net.bind", "net.listen", "net.send", "net.refused", "dns.server", "dns.query", "act.denied"),
 )
+FILES = tuple(kind for kind in MOMENTS if kind.startswith("file."))
+# What a program does for itself: thousands of rows that would hide what they are beside.
+_BESIDE = ("agent-state", "cache", "temporary", "device", "system", "stdio")
 _MOST_NOTES = 1000
 _MOST_HELD = 100_000
 _KINDS: dict[str, Kind] = {
@@ -80,7 +83,9 @@ class Ending:
         """The spans that end with a row."""
         self._last_ns = max(self._last_ns, row.at_ns)
         kind, data = row.kind, row.data
-        if kind in MOMENTS or (kind == "net.decision" and not data.get("connection")):
+        if self._beside(row):
+            self._note(row, row.span or "run")
+        elif kind in MOMENTS or (kind == "net.decision" and not data.get("connection")):
             yield self._moment(row)
         elif kind == "http.exchange":
             yield self._moment(row, number(data.get("requested_ns")) or row.at_ns, "exchange")
@@ -117,6 +122,15 @@ class Ending:
             f"e{row.seq}", parent, kind, row.kind, min(start_ns if start_ns is not None else row.at_ns, row.at_ns),
             row.at_ns, row=row, link=own, notes=notes,
         )  # fmt: skip
+
+    def _beside(self, row: Row) -> bool:
+        """Whether a moment is of no interest by itself."""
+        data = row.data
+        if row.kind in FILES:
+            small = data.get("klass") in _BESIDE
+        else:
+            small = row.kind == "net.connect" and data.get("family") in ("unix", "netlink")
+        return small and not row.verdict and self._own_link(row) is None
 
     def _own_link(self, row: Row) -> Link | None:
         """The tool call that a row itself, and not its process, is known to be of."""

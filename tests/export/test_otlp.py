@@ -168,7 +168,7 @@ def test_foreign_text_is_made_fit() -> None:
     assert attributes(span.attributes)["file.path"] == "\\xff\\xff"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(row_lists, st.integers(-(1 << 70), 1 << 70), st.booleans())
 def test_any_rows_give_requests_that_can_be_read(given_rows: list[FakeRow], started_ns: int, known: bool) -> None:
     source: Any = RUN if known else OnlyRows(given_rows)
