@@ -36,7 +36,8 @@ class FilterCommand(click.Command):
 def file_and_filter(words: Sequence[str]) -> tuple[Path, Filter]:
     """`[FILE] [FILTER...]` as given: the recording (the latest one if none is named) and the filter.
 
-    The first word is a file if it names one that exists, has a slash, or ends in `.agentlog`; a later one if it ends so.
+    The first word is a file if it names one that exists, has a slash, or ends in `.agentlog`; a later one if it ends
+    so.
     Raises AgentwrapError `not-found`, `usage`.
     """
     for index, word in enumerate(words):

@@ -177,7 +177,7 @@ class HttpExchange(Event, frozen=True, kw_only=True, tag="http.exchange"):
 
 
 class Claim(Event, frozen=True, kw_only=True, tag="claim"):
-    """What a program said about itself over the run's socket; nobody checked it. `span`, `pid`: the kernel's word on who.
+    """What a program said about itself over the run's socket; nobody checked it. `span`, `pid`: who, by the kernel.
 
     `said`: the sort of statement; `name`, `id`, `parent`, `status`: its own words; `told_ns`: its own time (UNIX epoch)
     or 0; `data`: JSON text, clipped after 16 KB.
