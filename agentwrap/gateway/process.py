@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
@@ -20,6 +21,8 @@ _FAILED = 125
 _SOCKETS_MAX = 250  # SCM_MAX_FD is 253 (unix(7))
 _NAMES_BYTES = 16384
 _FIRST_BYTES = 1 << 16
+_PATIENCE_S = 10.0
+_NICE = 10
 SUPERVISOR = "supervisor"
 
 Sockets = Mapping[str, socket.socket]
@@ -40,14 +43,20 @@ class Loading:
         socket.send_fds(self._channel, [names], [sock.fileno() for sock in sockets.values()])
 
     def first_word(self, patience_s: float) -> bytes:
-        """What `first` gave, empty if it does not come, and close what it comes by."""
+        """What `first` gave, empty if it does not come."""
         self._channel.settimeout(patience_s)
         try:
             return self._channel.recv(_FIRST_BYTES)
         except OSError:
             return b""
-        finally:
-            self.close()
+
+    def go_on(self) -> None:
+        """A patient one: load the rest. Nothing more is said here."""
+        try:
+            self._channel.send(b"go")
+        except OSError:
+            pass  # it is dead, which is told elsewhere
+        self.close()
 
     def close(self) -> None:
         """Nothing more is said here."""
@@ -63,22 +72,23 @@ class Loading:
             pass  # it ended by itself
 
 
-def fork(build: Build, first: First = bytes) -> Loading:
+def fork(build: Build, first: First = bytes, *, patient: bool = False) -> Loading:
     """Fork the gateway; in it, `build` makes ports and settings of the sockets. Must run before there are threads.
 
-    `first` is done there before anything else is loaded: somebody waits for what it gives.
+    `first` is done there before anything else is loaded: somebody waits for what it gives. `patient`: the rest is
+    loaded after `go_on`; until then the processors are for those whom the command waits for.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _become(build, first, theirs, parent)
+        _become(build, first, theirs, parent, patient=patient)
     theirs.close()
     return Loading(pid, ours)
 
 
-def _become(build: Build, first: First, channel: socket.socket, parent: int) -> NoReturn:
+def _become(build: Build, first: First, channel: socket.socket, parent: int, *, patient: bool) -> NoReturn:
     status = 0
     sockets: Sockets = {}
     try:
@@ -90,17 +100,44 @@ def _become(build: Build, first: First, channel: socket.socket, parent: int) -> 
         sys.setswitchinterval(0.001)
         try:
             _say(channel, first())
-            from agentwrap.gateway import serve
-
-            serve.load()
+            if not patient:
+                _load()
         finally:
             sockets = _hear(channel)
+        if patient:
+            channel.settimeout(_PATIENCE_S)
+            try:
+                channel.recv(16)
+            except OSError:
+                pass  # nobody will say so
+            _load_aside()
+        channel.close()
+        from agentwrap.gateway import serve
+
         serve.run(*build(sockets))
     except BaseException as error:
         status = _FAILED
         if SUPERVISOR in sockets:
             _report(sockets[SUPERVISOR], error)
     os._exit(status)
+
+
+def _load() -> None:
+    from agentwrap.gateway import serve
+
+    serve.load()
+
+
+def _load_aside() -> None:
+    """As `_load`, without taking a processor from the command, which has just begun (setpriority(2): of a thread)."""
+
+    def load() -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        _load()
+
+    aside = threading.Thread(target=load)
+    aside.start()
+    aside.join()
 
 
 def _say(channel: socket.socket, word: bytes) -> None:
@@ -113,12 +150,11 @@ def _say(channel: socket.socket, word: bytes) -> None:
 
 def _hear(channel: socket.socket) -> Sockets:
     """Nothing where the supervisor has changed its mind, or is gone."""
-    with channel:
-        try:
-            names, descriptors, _flags, _address = socket.recv_fds(channel, _NAMES_BYTES, _SOCKETS_MAX)
-        except ConnectionResetError:
-            # Whoever closes with our word unread resets the channel once (unix(7)); what was given is still there.
-            names, descriptors, _flags, _address = socket.recv_fds(channel, _NAMES_BYTES, _SOCKETS_MAX)
+    try:
+        names, descriptors, _flags, _address = socket.recv_fds(channel, _NAMES_BYTES, _SOCKETS_MAX)
+    except ConnectionResetError:
+        # Whoever closes with our word unread resets the channel once (unix(7)); what was given is still there.
+        names, descriptors, _flags, _address = socket.recv_fds(channel, _NAMES_BYTES, _SOCKETS_MAX)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]

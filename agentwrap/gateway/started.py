@@ -122,6 +122,12 @@ class StartedGateway(msgspec.Struct):
         self.ca_pem = self.loading.first_word(_READY_S) if self.loading is not None else b""
         return self.ca_pem
 
+    def go_on(self) -> None:
+        """Everything that the command waits for is done: a patient gateway loads the rest."""
+        if self.loading is not None:
+            self.loading.go_on()
+            self.loading = None
+
     def wait_until_ready(self) -> None:
         """Until the gateway listens. Raises AgentwrapError."""
         from agentwrap.tracing.wire import FrameReader, Ready
@@ -308,7 +314,7 @@ def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loa
         )
         return Ports(published=published, **named), settings
 
-    return process.fork(build, authority)
+    return process.fork(build, authority, patient=not wanted(options))
 
 
 def start(loading: "Loading", options: RunOptions, connector: Connector | None) -> StartedGateway:

@@ -320,6 +320,7 @@ class Session:
             die_of(min(early))
         threading.Thread(target=self._watch_signals, daemon=True).start()
         self._channel.send(b"G")
+        self._around.go_on()
         started()
         self._read_frames()
         self._close()

@@ -49,6 +49,7 @@ class ProxySession:
         try:
             self._gateway.forked_all()
             self._files = AuthorityFiles(self._options.environment, self._options.cwd or working_directory())
+            self._gateway.go_on()
             self._gateway.wait_until_ready()
             self._files.write(self._gateway.ca_pem)
             self._record()

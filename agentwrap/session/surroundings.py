@@ -74,11 +74,12 @@ class Surroundings(msgspec.Struct):
     def wait_until_ready(self, mode: str) -> None:
         """Until the gateway listens and its authority is known, where a run needs them. Raises AgentwrapError."""
         gateway = self.gateway
-        if gateway is None or self.reading.way(mode) == "base-url":
+        if gateway is None:
             return
         if gateway.capture_ports is not None:
             # Nothing stands in the way of a connection; a gateway that died is told of when it is heard.
-            self.reading.write_files(gateway.wait_for_authority())
+            if self.reading.way(mode) == "capture":
+                self.reading.write_files(gateway.wait_for_authority())
             return
         gateway.wait_until_ready()
         self.reading.write_files(gateway.ca_pem)
@@ -112,6 +113,11 @@ class Surroundings(msgspec.Struct):
         detail = f"{refusal.step}: {refusal.detail}" if refusal is not None else ""
         could_hide = "connections that the policy denies: nothing stops them"
         return [Gap(at_ns=0, what="connect", cause="no-wall", could_hide=could_hide, from_ns=0, detail=detail.encode())]
+
+    def go_on(self) -> None:
+        """The command is about to begin."""
+        if self.gateway is not None:
+            self.gateway.go_on()
 
     def close(self) -> str:
         """The tree is gone: end what stands. Returns what went wrong with it, in words."""
