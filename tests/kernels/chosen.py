@@ -57,7 +57,6 @@ HALVES: tuple[tuple[str, ...], tuple[str, ...]] = (
         f"{K}sockets.py",
         f"{K}wall.py::test_what_is_allowed_arrives_and_nothing_else_does[wall]",
         f"{K}wall.py::test_a_server_of_its_own_and_the_machines_own[guard]",
-        f"{K}wall_refusals.py::test_a_listener_that_is_taken_is_told",
         f"{K}file_policy.py::test_writes_outside_of_what_is_open_are_refused_and_told",
         f"{K}file_policy.py::test_reads_are_refused_and_the_rest_of_reading_is_not_recorded[guard]",
         f"{K}file_policy.py::test_a_service_of_the_machine_is_out_of_reach_and_the_runs_own_is_not[wall]",

@@ -18,7 +18,7 @@ import pytest
 from kernels import boot, chosen
 
 ALL = os.environ.get("AGENTWRAP_KERNEL_TESTS") == "all"
-LIMIT_S = 4 * 3600 if ALL else 1400
+LIMIT_S = 4 * 3600 if ALL else 2400
 pytestmark = [pytest.mark.timeout(LIMIT_S + 100), pytest.mark.emulated]
 FINE_ANYWHERE = {"skipped", "machine"}
 WHICH = tuple(chosen.STEPS)
