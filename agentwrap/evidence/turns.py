@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 KINDS = ("model.request", "model.response", "tool.call", "tool.result", "http.exchange")
-FAILED = ("error", "incomplete", "cancelled")
+FAILED = ("error", "incomplete", "cancelled", "unread")
 
 
 class Row(Protocol):

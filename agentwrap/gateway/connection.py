@@ -6,7 +6,7 @@ What is refused hears so in its own protocol, after the refusal is on disk. What
 import socket
 from collections.abc import Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 import trio
@@ -180,6 +180,8 @@ class Connection:
         async def inside(hello: Hello, held: bytes, meant: Meant) -> Done | None:
             host = _named(hello, meant), meant.verdict.port
             if not interceptor.wants(*host):
+                if not _is_name(host[0]):
+                    interceptor.unnamed(hello, meant.address, host[1])
                 return None
             plain = await attempt.make(hello, held, host, Way(self._led_to, self._port, meant.tunnels))
             if plain is None:
@@ -195,9 +197,15 @@ class Connection:
 
         return inside
 
-    def _listen(self, passage: Passage, verdict: Verdict) -> None:
-        """HTTP that everybody can read: a copy of it is looked at for model calls."""
-        self._tap(passage, (verdict.host, verdict.port), intercepted=False)
+    def _listen(self, passage: Passage, verdict: Verdict, readable: bool) -> None:
+        """HTTP that everybody can read: a copy of it is looked at for model calls. HTTP/2 is told of instead."""
+        host, interceptor = (verdict.host, verdict.port), self._stage.interceptor
+        if readable:
+            self._tap(passage, host, intercepted=False)
+        elif interceptor is not None and (self._stage.by == "witness" or interceptor.wants(*host)):
+            from agentwrap.gateway.interception.interceptor import Passed
+
+            interceptor.tell(host, Passed("client-protocol", "h2c"))
 
     def _tap(self, passage: Passage, host: tuple[str, int], *, intercepted: bool) -> None:
         if passage.tap is None:
@@ -296,6 +304,14 @@ def _named(hello: Hello, meant: Meant) -> str:
         return str(parse_host(hello.sni or meant.verdict.host))
     except HostError:
         return meant.verdict.host
+
+
+def _is_name(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return True
+    return False
 
 
 @lru_cache(maxsize=1024)

@@ -63,15 +63,15 @@ class Done(msgspec.Struct, frozen=True):
 
 Settle = Callable[[Verdict, Protocol], Coroutine[Any, Any, Verdict]]
 Inside = Callable[[Hello, bytes, Meant], Coroutine[Any, Any, Done | None]]
-Listen = Callable[[Passage, Verdict], None]
+Listen = Callable[[Passage, Verdict, bool], None]
 
 
 class Inspection:
     """The direction from the client to the server of one connection.
 
     `settle` tells a verdict that is not simply the connection's own, and gives the final one. `inside` may carry an
-    allowed TLS connection itself, from its hello (and the bytes so far) on; `listen` is told before HTTP/1 goes
-    through the passage. `protocol`, `sni`, `alpn`: what was found.
+    allowed TLS connection itself, from its hello (and the bytes so far) on; `listen` is told before HTTP goes
+    through the passage, and whether it is HTTP/1. `protocol`, `sni`, `alpn`: what was found.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class Inspection:
         elif isinstance(kind, flights.Http | flights.H2PriorKnowledge):
             stream = RequestStream() if isinstance(kind, flights.Http) else H2RequestStream()
             self.protocol = self.protocol or _protocol(stream)
-            if self._listen is not None and isinstance(kind, flights.Http):
-                self._listen(self._passage, meant.verdict)
+            if self._listen is not None:
+                self._listen(self._passage, meant.verdict, isinstance(kind, flights.Http))
             if self._judge.observes:
                 return await self._watched(stream, meant, data, depth)
             return await self._requests(stream, meant, data, depth)
@@ -215,7 +215,7 @@ class Inspection:
         return None
 
     async def _told_of(self, stream: Stream, meant: Meant, data: bytes) -> tuple[Meant | None, bool]:
-        """Tell the requests in `data`, which pass. Where a tunnel asked for leads, and whether there were other requests."""
+        """Tell the requests in `data`, which pass. Where a tunnel that one wants leads; whether there were others."""
         tunnel: Meant | None = None
         others = False
         items = deque(stream.feed(data))

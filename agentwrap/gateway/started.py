@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 Tier = Literal["wall", "guard", "capture"]
 _READY_S = 20.0
+_LEAVING_S, _LOOK_S = 10.0, 0.05
 _CHANNEL_BYTES = 4 << 20
 _NAMESPACES = ("user", "net", "mnt")
 _PUBLISHED = "published:"
@@ -61,8 +63,8 @@ class Traffic(Protocol):
         """What the next news make."""
         ...
 
-    def finish(self) -> list[Item]:
-        """What is left when there are no more."""
+    def finish(self, *, lost: bool) -> list[Item]:
+        """What is left when there are no more. `lost`: who told them died, so what is open went on unseen."""
         ...
 
 
@@ -96,6 +98,7 @@ class StartedGateway(msgspec.Struct):
     inside: list[socket.socket] = msgspec.field(default_factory=list)
     loading: "Loading | None" = None
     _over: bool = False
+    _dismissed: bool = False
     _ready: bool = False
     _thread: threading.Thread | None = None
 
@@ -171,15 +174,34 @@ class StartedGateway(msgspec.Struct):
             if not data:
                 break
             self._take(frames, data, put, flush)
+        left = self._has_left()
         if self.traffic is not None:
-            put(self.traffic.finish())
-        if self._over:
+            put(self.traffic.finish(lost=not left))
+        if left:
             return
         if self.capture_ports is not None:
             put([_lost_capture(now())])  # connections are made past it from now on
             return
         self.failure = self.failure or "the gateway died: nothing could be connected to from then on"
         put([_lost(now())])
+
+    def _has_left(self) -> bool:
+        """Whether it ended because it was told to, having told everything; waits for its end."""
+        if self._dismissed:
+            return True
+        try:
+            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            return self._over  # somebody else has asked for its status
+        return self._over and ended is not None and (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0)
+
+    def keep_going(self) -> None:
+        """An agent may stop it (SIGSTOP), and with it its connections and what is told of them: go on at once."""
+        try:
+            if os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None:
+                os.kill(self.pid, signal.SIGCONT)
+        except OSError:
+            pass  # it is gone: the end of its stream tells
 
     def _take(
         self, frames: "FrameReader", data: bytes, put: Callable[[list[Item]], None], flush: Callable[[], bool]
@@ -220,9 +242,17 @@ class StartedGateway(msgspec.Struct):
         if self._was_needed():
             self.tell(b"Q")
         else:
+            self._dismissed = True
             self._kill()
         if self._thread is not None:
-            self._thread.join(10.0)
+            deadline = time.monotonic() + _LEAVING_S
+            while self._thread.is_alive() and time.monotonic() < deadline:
+                self._thread.join(_LOOK_S)
+                self.keep_going()
+            if self._thread.is_alive():
+                # Killed unreaped, so that the thread sees how it ended and tells what is missing.
+                self._signal(signal.SIGKILL)
+                self._thread.join(_LEAVING_S)
         self._end()
 
     def abandon(self) -> None:
@@ -235,12 +265,18 @@ class StartedGateway(msgspec.Struct):
         ports = self.capture_ports
         return ports is None or bool(ports.used[0]) or self._ready
 
-    def _kill(self) -> None:
+    def _signal(self, number: int) -> None:
         try:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            os.kill(self.pid, number)
         except OSError:
             pass  # it ended by itself
+
+    def _kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        try:
+            os.waitpid(self.pid, 0)
+        except OSError:
+            pass  # nothing is left of it
 
     def _end(self) -> None:
         self._kill()

@@ -6,7 +6,7 @@ stored as it came, and the event says so.
 
 from collections.abc import Callable
 
-from agentwrap.events import ExchangeNews, Item
+from agentwrap.events import ExchangeNews, Gap, Item
 from agentwrap.events.exchange import (
     ExchangeBegan,
     ExchangeEnded,
@@ -25,7 +25,9 @@ from agentwrap.models.shape import Shape
 from agentwrap.models.shapes import recognise
 from agentwrap.models.sockets import SocketCalls
 
+HELD_MAX_BYTES = 256 << 20
 _OPEN_MAX = 4096
+_TOLD_MAX = 1000
 
 
 class _Open:
@@ -48,6 +50,8 @@ class Decoder:
         self._calls = Calls(emit, Conversations(), pricing)
         self._open: dict[int, _Open] = {}
         self._plain = 0
+        self._held = 0
+        self._told: set[tuple[bytes, int, bytes]] = set()
 
     def feed(self, news: ExchangeNews) -> None:
         """Take the next news."""
@@ -57,6 +61,13 @@ class Decoder:
         one = self._open.get(news.exchange)
         if one is None:
             return
+        before = one.passing.held_bytes
+        self._take(one, news)
+        if news.exchange in self._open:
+            self._held += one.passing.held_bytes - before
+            self._make_room()
+
+    def _take(self, one: _Open, news: ExchangeNews) -> None:
         match news:
             case ExchangeSent():
                 one.passing.up.add(news.data, news.at_ns)
@@ -73,13 +84,21 @@ class Decoder:
                 if one.socket is not None:
                     one.socket.message(news)
             case ExchangeEnded():
-                del self._open[news.exchange]
-                self._end(one, news)
+                self._finish(news.exchange, news)
+                self._unread(one.passing.began, news)
 
-    def finish(self, at_ns: int) -> None:
-        """Nothing more will come: what is still open is told with what came."""
+    def finish(self, at_ns: int, *, lost: bool = False) -> None:
+        """Nothing more will come: what is still open is told with what came. `lost`: it went on unseen."""
         for number in list(self._open):
-            self.feed(ExchangeEnded(number, at_ns, "cut-by-client", b"the run ended"))
+            if lost:
+                self._finish(number, ExchangeEnded(number, at_ns, "unreadable", b"the gateway died"))
+            else:
+                self.feed(ExchangeEnded(number, at_ns, "cut-by-client", b"the run ended"))
+
+    def _finish(self, number: int, ended: ExchangeEnded) -> None:
+        one = self._open.pop(number)
+        self._held -= one.passing.held_bytes
+        self._end(one, ended)
 
     def _begin(self, began: ExchangeBegan) -> None:
         found = secrets.of_head(began.headers, began.target)
@@ -94,6 +113,33 @@ class Decoder:
         if len(self._open) > _OPEN_MAX:
             oldest = next(iter(self._open))
             self.feed(ExchangeEnded(oldest, began.at_ns, "unreadable", b"too many exchanges at once"))
+
+    def _make_room(self) -> None:
+        """Bodies that are under way cost no more than HELD_MAX_BYTES: the largest are not kept."""
+        while self._held > HELD_MAX_BYTES:
+            sides = [side for one in self._open.values() for side in (one.passing.up, one.passing.down)]
+            largest = max(sides, key=lambda side: side.held_bytes)
+            self._held -= largest.held_bytes
+            largest.drop()
+
+    def _unread(self, began: ExchangeBegan, ended: ExchangeEnded) -> None:
+        """What a connection says after something that could not be read is not read either."""
+        told = (began.host, began.port, ended.detail)
+        if ended.ending != "unreadable" or told in self._told or len(self._told) >= _TOLD_MAX:
+            return
+        self._told.add(told)
+        self._emit(
+            Gap(
+                at_ns=ended.at_ns,
+                span=began.span,
+                pid=began.pid,
+                what="model",
+                cause="unreadable",
+                could_hide="model calls of this connection from then on: nothing more of it was read",
+                from_ns=ended.at_ns,
+                detail=b"%b:%d: %b" % (began.host, began.port, ended.detail),
+            )
+        )
 
     def _ask(self, one: _Open) -> None:
         if one.shape is None or one.passing.told or one.passing.is_socket:

@@ -5,25 +5,35 @@ import msgspec
 from agentwrap.events.exchange import ExchangeBegan, ExchangeResponded
 
 BODY_MAX_BYTES = 64 << 20
+_PIECE_BYTES = 256  # of objects around it: its bytes, its time, its places in two lists
 
 
 class Side(msgspec.Struct):
-    """A body as it comes. `size` counts all of it; `over`: it is larger than what is kept."""
+    """A body as it comes. `size` counts all of it; `over`: it is not kept, and neither are its times.
+
+    `held_bytes`: what it costs, a piece of one byte included.
+    """
 
     pieces: list[bytes] = msgspec.field(default_factory=list)
     times: list[tuple[int, int]] = msgspec.field(default_factory=list)
     size: int = 0
     over: bool = False
+    held_bytes: int = 0
 
     def add(self, data: bytes, at_ns: int) -> None:
         """The next bytes."""
         self.size += len(data)
-        self.times.append((len(data), at_ns))
         if self.size > BODY_MAX_BYTES:
-            self.over = True
-            self.pieces.clear()
-        else:
+            self.drop()
+        if not self.over:
+            self.times.append((len(data), at_ns))
             self.pieces.append(data)
+            self.held_bytes += len(data) + _PIECE_BYTES
+
+    def drop(self) -> None:
+        """There is no room for it."""
+        self.over = True
+        self.pieces, self.times, self.held_bytes = [], [], 0
 
     def joined(self) -> bytes:
         """All that was kept."""
@@ -33,7 +43,7 @@ class Side(msgspec.Struct):
 
     def clear(self) -> None:
         """Begin anew."""
-        self.pieces, self.times, self.size, self.over = [], [], 0, False
+        self.pieces, self.times, self.size, self.over, self.held_bytes = [], [], 0, False, 0
 
 
 class Passing(msgspec.Struct):
@@ -51,6 +61,11 @@ class Passing(msgspec.Struct):
         responded = self.responded.headers if self.responded is not None else ()
         headers = responded if of_response else self.began.headers
         return b", ".join(value for key, value in headers if key.lower() == name)
+
+    @property
+    def held_bytes(self) -> int:
+        """What both bodies cost."""
+        return self.up.held_bytes + self.down.held_bytes
 
     @property
     def path(self) -> bytes:

@@ -45,7 +45,7 @@ def tell(exchange: str, passing: Passing, ended: ExchangeEnded, emit: Callable[[
 def _body(side: Side, told_bytes: int, encodings: bytes, emit: Callable[[Item], None]) -> tuple[Body, str]:
     """`told_bytes`: how much there was, also where the body itself was not told."""
     size = max(side.size, told_bytes)
-    if side.size > KEPT_BYTES:
+    if side.over or side.size > KEPT_BYTES:
         return Body(size, (), "over-cap"), ""
     if not side.size:
         return Body(size, (), "not-kept" if size else ""), ""

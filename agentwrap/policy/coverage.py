@@ -22,6 +22,8 @@ DEFAULT_KINDS = ("process", "exec", "file-write", "connect")
 GATEWAY_KINDS = ("connect", "dns", "udp")
 # A process that was not followed could have done anything.
 _EVERYTHING = "process"
+# What is said over connections that nobody saw was not read either.
+_SEEN_BY = {"model": "connect"}
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -51,7 +53,7 @@ class Hole(msgspec.Struct, frozen=True):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """Whether one kind is covered, how strongly, and every reason why not."""
+    """Whether one kind is covered, how strongly, in what bounds (`note`), and every reason why not."""
 
     kind: str
     tier: str
@@ -59,6 +61,7 @@ class Judgement(msgspec.Struct, frozen=True):
     covered: bool
     reasons: tuple[str, ...] = ()
     holes: tuple[Hole, ...] = ()
+    note: str = ""
 
 
 _OBSERVED = frozenset({"wall", "guard", "witness"})
@@ -144,14 +147,15 @@ def _judge(
     elif best.tier not in requirement.tiers:
         wanted = " or ".join(tier for tier in TIERS if tier in requirement.tiers) or "nothing that exists"
         reasons.append(f"covered by {best.tier}, {wanted} is required")
-    touching = tuple(hole for hole in holes if hole.kind in (requirement.kind, _EVERYTHING))
+    kinds = (requirement.kind, _SEEN_BY.get(requirement.kind), _EVERYTHING)
+    touching = tuple(hole for hole in holes if hole.kind in kinds)
     for cause, number in _by_cause(touching):
         reasons.append(f"{number:,} {'gap' if number == 1 else 'gaps'}: {cause}")
     if unseen_end:
         reasons.append(unseen_end)
     tier = best.tier if best else "none"
-    mechanism = best.mechanism if best else ""
-    return Judgement(requirement.kind, tier, mechanism, not reasons, tuple(reasons), touching)
+    mechanism, note = (best.mechanism, best.note) if best and best.tier != "none" else ("", "")
+    return Judgement(requirement.kind, tier, mechanism, not reasons, tuple(reasons), touching, note)
 
 
 def _by_cause(holes: Iterable[Hole]) -> list[tuple[str, int]]:

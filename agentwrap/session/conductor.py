@@ -335,17 +335,22 @@ class Session:
             except TimeoutError:
                 data = None
             if data == b"":
-                end_orphans()
+                end_orphans(self._around.pids())
                 self.outcome.failure = self.outcome.failure or "the tracer died; the agent's processes died with it"
                 self._pump.put([tracer_lost(self._now())])
                 return
             for messages in self._frames.feed(data or b""):
                 self._take(messages)
             self._watch_time()
-            self._keep_the_tracer_going()
+            self._keep_both_going()
 
-    def _keep_the_tracer_going(self) -> None:
-        """An agent may stop its own tracer (SIGSTOP), and with it itself and every time-out: go on at once."""
+    def _keep_both_going(self) -> None:
+        """An agent may stop its own tracer (SIGSTOP), and with it itself and every time-out: go on at once.
+
+        The gateway, too: its connections, and what is told of them, would wait.
+        """
+        if self._around.gateway is not None:
+            self._around.gateway.keep_going()
         try:
             stopped = os.waitid(os.P_PID, self._tracer_pid, os.WSTOPPED | os.WNOHANG)
         except ChildProcessError:

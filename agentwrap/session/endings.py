@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+from collections.abc import Collection
 from typing import NoReturn
 
 from agentwrap.events import Gap
@@ -10,11 +11,14 @@ from agentwrap.events import Gap
 _CLOCK_JUMP_NS = 1_000_000_000
 
 
-def end_orphans() -> None:
-    """The tracer is dead. With ptrace the kernel has ended the tree already; else its orphans are our children now."""
+def end_orphans(own: Collection[int]) -> None:
+    """The tracer is dead. With ptrace the kernel has ended the tree already; else its orphans are our children now.
+
+    `own`: our other processes, which have something to tell yet.
+    """
     from agentwrap.tracing.descendants import descendants
 
-    while left := descendants(os.getpid()):
+    while left := set(descendants(os.getpid())) - set(own):
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -30,11 +30,11 @@ class ModelTraffic:
                 self._fail(error)
         return self._taken()
 
-    def finish(self) -> list[Item]:
-        """What is left at the end."""
+    def finish(self, *, lost: bool) -> list[Item]:
+        """What is left at the end. `lost`: whoever saw the bytes died, so that what is open went on unseen."""
         if self._decoder is not None and not self._broken:
             try:
-                self._decoder.finish(self._now())
+                self._decoder.finish(self._now(), lost=lost)
             except Exception as error:
                 self._fail(error)
         return self._taken()

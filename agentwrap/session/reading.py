@@ -16,10 +16,10 @@ from agentwrap.launching.environment import Environment
 
 Way = Literal["", "gateway", "capture", "base-url"]
 NOTIFIED = ("ptrace+notify", "notify")
-_TLS = "TLS of hosts to intercept, HTTP of known interfaces"
+_TLS = "TLS whose hello names a host to intercept, HTTP of known interfaces"
 _NOTES: dict[Way, str] = {
     "gateway": _TLS,
-    "capture": f"connections to port 443 and to servers that the environment names: {_TLS}; not QUIC",
+    "capture": f"connections to port 443 and to servers that the environment names: {_TLS}; not QUIC, no local sockets",
     "base-url": "only clients that take a base URL from their environment",
 }
 

@@ -119,6 +119,10 @@ class Surroundings(msgspec.Struct):
         if self.gateway is not None:
             self.gateway.go_on()
 
+    def pids(self) -> list[int]:
+        """The processes that stand around the run."""
+        return [one.pid for one in (self.gateway, self.connector) if one is not None]
+
     def close(self) -> str:
         """The tree is gone: end what stands. Returns what went wrong with it, in words."""
         failure = ""

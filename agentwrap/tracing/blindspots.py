@@ -1,13 +1,16 @@
 """Doors through which effects leave our sight: each use of one is a gap, told once a process and door.
 
-Knows which sockets, devices and calls act where we cannot look. Pure, but for whether a socket is there.
+Knows which sockets, devices and calls act where we cannot look. Asks the system of sockets alone: whether one is there,
+and of what family.
 """
 
+import os
 import re
+import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agentwrap.events import CoverageKind, ProcessReach, Sink
+from agentwrap.events import CoverageKind, Gap, ProcessReach, Sink
 from agentwrap.tracing.gaps import gap_of
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls.addresses import Address
@@ -43,6 +46,15 @@ def doors_of_socket(path: bytes) -> list[Door]:
     if _ACTS_FOR_OTHERS.search(path):
         out += [Door(what, "outside-service", "what this service does on the process's behalf") for what in _WORLD]
     return out
+
+
+def inherited_socket(process: Process, at_ns: int, descriptor: int) -> Gap | None:
+    """The gap that a connection of before the run opens: what goes over it needs no call that would be seen."""
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        if sock.family not in (socket.AF_INET, socket.AF_INET6, socket.AF_VSOCK):
+            return None  # a service of the machine's, or whoever started us
+    could_hide = "what any process of the run says over a connection that it began with"
+    return gap_of(process, at_ns, "connect", "inherited-socket", could_hide, f"descriptor {descriptor}")
 
 
 class BlindSpots:

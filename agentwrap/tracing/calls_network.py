@@ -36,6 +36,7 @@ _LOCAL_TRANSPORTS: dict[int, Transport] = {
 }
 # linux/net.h: call number of socketcall(2) to name and number of its 32-bit arguments
 _SOCKETCALLS = {2: ("bind", 3), 3: ("connect", 3), 4: ("listen", 2), 11: ("sendto", 6), 16: ("sendmsg", 3)}
+_SOCKETCALLS |= {20: ("sendmmsg", 4)}
 _SOCKETCALLS[20] = ("sendmmsg", 4)
 _SOCKETCALLS |= {1: ("socket", 3), 8: ("socketpair", 4)}
 

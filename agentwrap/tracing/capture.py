@@ -40,7 +40,9 @@ _SO_MARK, _SO_NETNS_COOKIE = 36, 71
 _TCP_FASTOPEN_CONNECT = 30
 _IP_BIND_ADDRESS_NO_PORT = 24
 # linux/net.h: call number of socketcall(2) to name and number of its 32-bit arguments
-_SOCKETCALLS = {3: ("connect", 3), 7: ("getpeername", 3)}
+_SOCKETCALLS = {3: ("connect", 3), 7: ("getpeername", 3), 11: ("sendto", 6), 16: ("sendmsg", 3), 20: ("sendmmsg", 4)}
+_FLAGS_AT = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
+_MSG_FASTOPEN = 0x20000000
 Handler = Callable[[Call, Arguments], int]
 
 
@@ -87,6 +89,7 @@ class Capture:
         handlers: dict[str, Handler] = {
             "connect": self._connect,
             "getpeername": self._getpeername,
+            **dict.fromkeys(_FLAGS_AT, self._send),
             "landlock_create_ruleset": self._landlock,
         }
         self._table = {
@@ -127,7 +130,8 @@ class Capture:
         name, count = found
         raw = read(self._memory, call.tid, arguments[1], 4 * count)
         words = tuple(int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4))
-        return (self._connect if name == "connect" else self._getpeername)(call._replace(name=name), words)
+        handler = self._send if name in _FLAGS_AT else self._connect if name == "connect" else self._getpeername
+        return handler(call._replace(name=name), words)
 
     def _connect(self, call: Call, arguments: Arguments) -> int:
         size = signed(arguments[2])
@@ -152,6 +156,21 @@ class Capture:
             if not self._leads_somewhere(to) or not self._answers.stands(call.request):
                 return PASS
             return self._lead(call, sock, to)
+
+    def _send(self, call: Call, arguments: Arguments) -> int:
+        """Data that connects its socket (MSG_FASTOPEN, send(2)): no connect will come that could be led anywhere."""
+        if not arguments[_FLAGS_AT[call.name]] & _MSG_FASTOPEN:
+            return PASS
+        pointer, size = arguments[4], signed(arguments[5]) if call.name == "sendto" else 0
+        if call.name != "sendto":
+            # struct msghdr begins with the address and its length (sendmsg(2)), struct mmsghdr with a msghdr.
+            word = 8 if call.wide else 4
+            raw = read(self._memory, call.tid, arguments[1], word + 4)
+            pointer, size = int.from_bytes(raw[:word], "little"), int.from_bytes(raw[word:], "little", signed=True)
+        to = sockaddr.decode(read(self._memory, call.tid, pointer, min(size, STORAGE))) if size > 0 else None
+        if to is not None and self._wants(to):
+            self._past(call.process, "not-led", f"to {to.host} port {to.port}: TCP Fast Open")
+        return PASS
 
     def _wants(self, to: Endpoint) -> bool:
         if to.port == HTTPS_PORT:

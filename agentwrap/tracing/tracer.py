@@ -29,6 +29,7 @@ from agentwrap.launching.child import ChildPlan, Launched
 from agentwrap.launching.seccomp import ARCH_X86_64, Rule
 from agentwrap.tracing import noise, notify, performing, ptrace
 from agentwrap.tracing.announcer import Announcer
+from agentwrap.tracing.blindspots import inherited_socket
 from agentwrap.tracing.files.settings import FileSettings, Who
 from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.found import FoundTree
@@ -268,7 +269,7 @@ class Tracer:
             self._fault("file-write", f"the look at the end: {error!r}")
 
     def _inherited(self, launched: Launched) -> None:
-        """Files that the agent gets open for writing (a redirected stdout) can change with no open to see."""
+        """Files that the agent gets open (a redirected stdout) change with no open to see; sockets are connected."""
         root = self._tree.root
         if root is None:
             return
@@ -276,8 +277,11 @@ class Tracer:
         for descriptor in (0, 1, 2, *self._plan.inherit):
             try:
                 writable = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
-                if writable and stat.S_ISREG(os.fstat(descriptor).st_mode):
+                mode = os.fstat(descriptor).st_mode
+                if writable and stat.S_ISREG(mode):
                     self._files.inherited(who, descriptor)
+                elif stat.S_ISSOCK(mode) and (gap := inherited_socket(root, self._now(), descriptor)):
+                    self._sender.put(gap)
             except OSError:
                 continue  # closed: then the agent has none either
 

@@ -68,7 +68,8 @@ def judgement_lines(judgements: Iterable[Judgement]) -> Iterator[Line]:
     for one in judgements:
         word: tuple[str, Role] = ("covered     ", "good") if one.covered else ("not covered ", "gap")
         kind, tier = text.pad(text.escape(one.kind), 11), text.pad(text.escape(one.tier), 8)
-        yield line("  ", word, (f"{kind} ", "name"), (f"{tier} ", ""), (text.escape(one.mechanism), "dim"))
+        how = "; ".join(filter(None, (one.mechanism, one.note)))
+        yield line("  ", word, (f"{kind} ", "name"), (f"{tier} ", ""), (text.escape(how), "dim"))
         for reason in one.reasons:
             yield line((" " * 14, ""), (text.escape(reason), ""))
 

@@ -12,7 +12,7 @@ from agentwrap.views.styled import Line, line
 if TYPE_CHECKING:
     from agentwrap.evidence.turns import Call
 
-FAILED = ("error", "incomplete", "cancelled")
+FAILED = ("error", "incomplete", "cancelled", "unread")
 NONE = "no failed exit, signal, denial, model call or tool was recorded"
 
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from models.wires import covered, scattered_texts, sse
 
-from agentwrap.models import stream
+from agentwrap.events import Gap, Item, ModelRequest
+from agentwrap.events.exchange import ExchangeBegan, ExchangeEnded, ExchangeSent
+from agentwrap.models import decoder, stream
 from agentwrap.models.gathering import PARTS_MAX
 from agentwrap.models.requests import MESSAGES_MAX
 from agentwrap.models.shapes import SHAPES, by_api
@@ -130,3 +132,45 @@ def test_how_deep_a_message_may_be() -> None:
         text = b'{"content":[' * depth + b"]}" * depth
         body = b'{"messages":[{"role":"user","content":[' + text + b"]}]}"
         assert covered(body, by_api("anthropic.messages").request(body, b"/").pieces)
+
+
+def test_bodies_under_way_cost_no_more_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many large bodies at once, and many tiny pieces: the largest is not kept, and that is told."""
+    monkeypatch.setattr(decoder, "HELD_MAX_BYTES", 1 << 20)
+    told: list[Item] = []
+    one = decoder.Decoder(told.append)
+    for number in range(40):
+        one.feed(_began(number))
+        one.feed(ExchangeSent(number, 5, b"x" * 100_000))
+    one.feed(_began(40))
+    for _ in range(10_000):
+        one.feed(ExchangeSent(40, 5, b"x"))
+    held = sum(open_.passing.held_bytes for open_ in one._open.values())
+    assert one._held == held <= 1 << 20
+    one.feed(_began(41))
+    one.feed(ExchangeSent(41, 5, b'{"model":"m","messages":[]}'))
+    for number in range(42):
+        one.feed(ExchangeEnded(number, 9, "cut-by-client", b""))
+    assert one._held == 0
+    asked = [item for item in told if isinstance(item, ModelRequest)]
+    assert len(asked) == 42
+    assert {item.request.omitted for item in asked} == {"", "over-cap"}
+    assert asked[41].request.omitted == ""
+    assert asked[41].model == b"m"
+
+
+def _began(number: int) -> ExchangeBegan:
+    return ExchangeBegan(
+        exchange=number, at_ns=1, connection="c1", span="p1", pid=1, scheme="http", host=b"h", port=80, method=b"POST",
+        target=b"/v1/messages", version=b"1.1", headers=(),
+    )  # fmt: skip
+
+
+def test_what_could_not_be_read_is_a_gap_once() -> None:
+    told: list[Item] = []
+    one = decoder.Decoder(told.append)
+    for number in range(3):
+        one.feed(_began(number))
+        one.feed(ExchangeEnded(number, 9, "unreadable", b"why"))
+    gaps = [item for item in told if isinstance(item, Gap)]
+    assert [(gap.what, gap.cause, gap.detail) for gap in gaps] == [("model", "unreadable", b"h:80: why")]

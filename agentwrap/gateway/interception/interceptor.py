@@ -15,12 +15,16 @@ from agentwrap.events import Gap
 from agentwrap.gateway.client_hello import Hello
 from agentwrap.gateway.interception.authority import Authority
 from agentwrap.gateway.interception.upstream import Upstream, Why
+from agentwrap.policy.hosts import Address, special
+from agentwrap.policy.hosts import Host as AnyHost
 from agentwrap.policy.model_hosts import ModelHosts
 
 _REMEMBERED = 10_000
 _TLS_1_2 = 0x0303
+_HTTPS_PORT = 443
+_NEAR = ("loopback", "link-local", "private", "metadata")
 
-Reason = Why | Literal["client-refused", "client-protocol", "client-old-tls", "server-first"]
+Reason = Why | Literal["client-refused", "client-protocol", "client-old-tls", "server-first", "no-name"]
 Host = tuple[str, int]
 
 
@@ -62,6 +66,13 @@ class Interceptor:
     def wants(self, host: str, port: int) -> bool:
         """Whether it is one of the hosts to be read."""
         return self._hosts.wants(host, port)
+
+    def unnamed(self, hello: Hello, address: Address | None, port: int) -> None:
+        """TLS without a name to an address of the internet: it could be any host's, one that is to be read as well."""
+        if hello.sni is not None or port != _HTTPS_PORT or address is None:
+            return
+        if special(AnyHost(address=address)) not in _NEAR:
+            self.tell((str(address), port), Passed("no-name"))
 
     def objection(self, client: Client, host: Host, hello: Hello) -> Passed | None:
         """Why this connection is passed through before anything was tried, if it is."""
@@ -113,7 +124,7 @@ class Interceptor:
             at_ns=self._now(),
             what="model",
             cause="not-intercepted",
-            could_hide="what was asked of this host and what it answered: TLS went through unread",
+            could_hide="what was asked of this host and what it answered: it went through unread",
             from_ns=since,
             detail=detail.encode("utf-8", "backslashreplace")[:600],
         )
