@@ -416,6 +416,11 @@ static void *read_all(void *_) {
     while (sum < 900000 && (n = read(full_pair[1], sink, sizeof sink)) > 0) sum += n;
     return (void *)sum;
 }
+static void *read_one(void *in) {
+    char one;
+    read((int)(long)in, &one, 1);
+    return NULL;
+}
 static void *idle(void *_) {
     for (;;) pause();
 }
@@ -476,6 +481,11 @@ static void locals(void) {
     printf("sendmsg %zd\n", sendmsg(d, &m, 0));
     printf("sendmmsg %d %u\n", sendmmsg(d, many, 2, 0), many[1].msg_len);
     for (int i = 0; i < 4; i++) printf("datagram %zd\n", read(in, buffer, 64));
+    while (sendto(d, "x", 1, MSG_DONTWAIT, (SA *)&box, sizeof box) > 0) {}
+    say("full box", sendto(d, "x", 1, MSG_DONTWAIT, (SA *)&box, sizeof box));
+    pthread_create(&thread, NULL, read_one, (void *)(long)in);
+    printf("into the full box %zd\n", sendto(d, "x", 1, 0, (SA *)&box, sizeof box));
+    pthread_join(thread, NULL);
     say("to nobody", sendto(d, "x", 1, 0, (SA *)&none, sizeof none));
     say("too long", sendto(d, big, sizeof big, 0, (SA *)&box, sizeof box));
     say("bad name", sendto(d, "x", 1, 0, (SA *)16, sizeof box));

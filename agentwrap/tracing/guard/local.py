@@ -211,9 +211,10 @@ class Local:
         outcome = self._more(sock, message, flags, sent)
         if not self._blocks(sock, flags) or (outcome != -errno.EAGAIN and not 0 <= outcome < len(message.payload)):
             return self._done(call, outcome, flags)
-        # A blocking stream takes all of it, or waits; a datagram is taken as a whole.
-        if message.held and not sent and outcome < 0:
-            raise CannotError  # the descriptors would have to wait with us
+        # A blocking stream takes all of it, or waits. A datagram waits for the other's queue, which nothing tells of;
+        # descriptors would have to wait with us.
+        if outcome < 0 and not sent and (message.held or sock.type != socket.SOCK_STREAM):
+            raise CannotError
         self._sent[call.tid] = arguments, max(outcome, sent)
 
         def done(ours: socket.socket, ended: int) -> int | None:
