@@ -185,6 +185,9 @@ class RequestStream:
             raise HttpError("a lone carriage return, line feed or control character in the head")
         if len(seen) > HEAD_MAX:
             raise HttpError(f"a head of more than {HEAD_MAX:,} bytes", 431)
+        line_end = seen.find(b"\r\n")
+        if line_end >= 0 and seen.find(b" HTTP/", 0, line_end) < 0:  # HTTP/0.9: nothing would follow
+            raise HttpError("a request line without a version")
         if end < 0:
             self._scanned = len(self._held)
             return None

@@ -312,7 +312,8 @@ class Passage:
                 except OSError as error:
                     raise SourceError from error
                 if not count:
-                    await self._end(up=up)
+                    if self.ending != "reset":  # a reset that the other direction met first reads as an end here
+                        await self._end(up=up)
                     return
                 if up and self.tap is not None:
                     await self._copied(view[:count], up=True)

@@ -48,7 +48,10 @@ class Calls:
         began, up = passing.began, passing.up
         asked_ns = began.at_ns if at_ns is None else at_ns
         encoding = b"" if passing.is_socket else passing.header(b"content-encoding")
-        body, problem = decode(up.joined(), encoding, BODY_MAX_BYTES)
+        raw = up.joined()
+        body, problem = decode(raw, encoding, BODY_MAX_BYTES)
+        if problem and not body:
+            body = raw  # what lies about its coding is kept as it came
         facts = shape.request(body, passing.path) if not up.over else RequestFacts(problem="over the cap")
         asked = Asked(facts, shape.api, began.span, began.host, _key_of(passing), _retries_of(passing))
         place = self._conversations.place(asked)
@@ -83,7 +86,7 @@ class Calls:
                 encoding=encoding,
                 headers=began.headers,
                 request=request,
-                problem=(facts.problem or problem).encode(),
+                problem=(problem or facts.problem).encode(),
             )
         )
         self._results(place, passing, facts, asked_ns)

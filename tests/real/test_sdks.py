@@ -30,13 +30,14 @@ from agentwrap.recording.reader import Reader
 HERE = Path(__file__).resolve().parent
 HOSTS = {"api.anthropic.com": "203.0.113.10", "api.openai.com": "203.0.113.11"}
 PORT = 8123
+OWN = "models.example.com"  # speaks all of it without TLS
 KEY = b"sk-planted-0123456789abcdef0123456789abcdef"
 # What a call of this model ends as. Others are complete.
 ENDINGS = {
     "error-400": "error", "error-401": "error", "late-error": "error", "cut": "incomplete", "reset": "incomplete",
     "hang": "cancelled", "slow": "cancelled",
 }
-ALLOWED = ("--allow", "api.anthropic.com", "--allow", "api.openai.com", "--allow", "203.0.113.10:8123")
+ALLOWED = ("--allow", "api.anthropic.com", "--allow", "api.openai.com", "--allow", f"{OWN}:{PORT}")
 # Over TLS or not, options, and which APIs: all of them in the way that people use most, for the time it takes.
 WAYS: dict[str, tuple[bool, tuple[str, ...], tuple[str, ...]]] = {
     "capture": (False, (), ("anthropic",)),
@@ -79,19 +80,19 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.net = Internet(folder, {name: [address] for name, address in HOSTS.items()})
+        self.net = Internet(folder, {OWN: ["203.0.113.12"], **{name: [one] for name, one in HOSTS.items()}})
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*far_side.certificate(folder, tuple(HOSTS)))
         self.servers = [ModelServer(self.net.listen(address, 443), context) for address in HOSTS.values()]
-        self.servers.append(ModelServer(self.net.listen("203.0.113.10", PORT)))
+        self.servers.append(ModelServer(self.net.listen("203.0.113.12", PORT)))
         self.native: dict[tuple[str, ...], Any] = {}
 
     def environment(self, tls: bool) -> dict[str, str]:
         trusted = str(self.folder / "ca.pem")
         more = {"SSL_CERT_FILE": trusted, "NODE_EXTRA_CA_CERTS": trusted}
         if not tls:
-            more["ANTHROPIC_BASE_URL"] = f"http://203.0.113.10:{PORT}"
-            more["OPENAI_BASE_URL"] = f"http://203.0.113.10:{PORT}/v1"
+            more["ANTHROPIC_BASE_URL"] = f"http://{OWN}:{PORT}"
+            more["OPENAI_BASE_URL"] = f"http://{OWN}:{PORT}/v1"
         return {**environment(self.folder), **more}
 
     def run(self, argv: list[str], env: dict[str, str]) -> tuple[Any, list[Call]]:
@@ -191,6 +192,7 @@ def test_clients_and_their_recording(world: World, tmp_path: Path, way: str, lan
 @pytest.mark.parametrize("language", ["python", "node"])
 def test_clients_of_the_proxy(world: World, language: str) -> None:
     argv = program(language, "anthropic" if language == "node" else "responses")
+    (world.folder / "proxy.agentlog").unlink(missing_ok=True)
     proxy = Proxy(world)
     # Node's own proxy variables are younger than some Nodes: there by its base URLs.
     kept = {name: value for name, value in proxy.variables.items() if ("BASE" in name) == (language == "node")}

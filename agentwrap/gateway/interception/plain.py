@@ -78,7 +78,8 @@ class PlainPassage(Passage):
             except OSError as error:
                 raise SourceError from error
             if not pieces:
-                await self._end(up=up)
+                if self.ending != "reset":
+                    await self._end(up=up)
                 return
             count = sum(map(len, pieces))
             if up:
