@@ -6,6 +6,7 @@ them. Knows files. Refuses to know keys: there is none in them.
 
 import fcntl
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,7 @@ _MAX_BYTES = 8 << 20
 # Sandboxes put an empty folder over /tmp more often than over this one.
 _PLACE = "/var/tmp"
 _PREFIX = "agentwrap-run-"
+_NEW_S = 60.0
 
 
 class AuthorityFiles:
@@ -82,7 +84,10 @@ def _sweep(place: str) -> None:
         if not name.startswith(_PREFIX):
             continue
         try:
-            held = _locked(folder) if folder.lstat().st_uid == os.geteuid() else -1
+            status = folder.lstat()
+            # One that was made just now is about to be locked by who made it.
+            old = status.st_uid == os.geteuid() and status.st_mtime < time.time() - _NEW_S
+            held = _locked(folder) if old else -1
         except OSError:
             continue  # it goes away just now
         if held >= 0:
