@@ -97,6 +97,8 @@ def message(held: dict[str, Any]) -> Message:
             said.insert(0, {"type": "reasoning", "content": thought})
         for call in map(mapping, sequence(held.get("tool_calls"))):
             said.append(_call({**call, **mapping(call.get("function") or call.get("custom"))}))
+        if said and role == "user" and all(part["type"] == "tool_call_response" for part in said):
+            role = "tool"  # as the other APIs and the conventions have it
         return {"role": {"model": "assistant"}.get(role, role), "parts": said}
     if isinstance(kind, str) and kind.endswith("_output"):
         return {"role": "tool", "parts": list(parts(held, 0))}

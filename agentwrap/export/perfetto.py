@@ -123,7 +123,7 @@ def _process_name(ended: Ended) -> str:
         return "agentwrap"
     if ended.kind == "agent":
         return _clip(f"agent {ended.id} {ended.name}")
-    return _clip(f"{ended.name} ({number(ended.data.get('pid'))})")
+    return _clip(f"{ended.name or ended.id} ({number(ended.data.get('pid'))})")
 
 
 def _title(ended: Ended) -> str:

@@ -69,6 +69,7 @@ def test_what_was_said_is_json_text() -> None:
     assert says["parts"][1] == {
         "type": "tool_call", "id": "tu1", "name": "Bash", "arguments": {"command": "pytest -x tests/billing"}
     }  # fmt: skip
+    assert ran["role"] == "tool"
     assert ran["parts"] == [{"type": "tool_call_response", "id": "tu1", "response": "1 failed\nE 3"}]
     (answer,) = messages(TRACE.one("chat claude-sonnet-4-5", agentwrap__model__call="m2"), "output.messages")
     assert [part["type"] for part in answer["parts"]] == ["reasoning", "text", "tool_call"]
