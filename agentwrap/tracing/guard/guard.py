@@ -87,6 +87,7 @@ class Guard:
         self._local = Local(memory, self._answers, self._sockets, workers)
         receiving = Receiving(memory, self._answers, self._sockets, self._router, workers)
         self._lets_out = _device_can_be_changed()
+        self._told_unseen = False
         handlers: dict[str, Handler] = {
             "clone": self._clone,
             "socket": self._socket,
@@ -123,6 +124,11 @@ class Guard:
         name, handler, wide = entry
         call = Call(process or Process(tid, "", None), tid, request, wide, name, signed(arguments[0]))
         outcome = self._outcome(handler, call, arguments)
+        if self._router.unseen and not self._told_unseen:
+            # Kernels without tcp_diag, or that may not load it (modules_disabled).
+            self._told_unseen = True
+            could_hide = "nothing: servers of the run itself on loopback are judged as if they were others'"
+            self._told.gap(call.process, "connect", "own-servers-unknown", could_hide, self._router.unseen)
         if self._stopped is not None and outcome != ANSWERED:
             self._stopped.over(request)
         return outcome

@@ -46,6 +46,8 @@ class Router:
     def __init__(self, settings: GuardSettings, sockets: Sockets, owners: Owners) -> None:
         self.settings = settings
         self.listeners = Listeners()
+        self.unseen = ""
+        """Why it is not known who listens on loopback, or empty."""
         self._sockets = sockets
         self._owners = owners
 
@@ -80,7 +82,8 @@ class Router:
             return None
         try:
             serving, exact = self.listeners.serving(to, stream=stream)
-        except OSError:
+        except OSError as error:
+            self.unseen = f"socket diagnosis: {error.strerror}"
             return None  # the gateway will judge it as any other
         if not serving or not all(self._sockets.get(one) is not None or self._owners.ours(one) for one in serving):
             return None
@@ -97,7 +100,8 @@ class Router:
             return False
         try:
             return not self.listeners.serving(to, stream=True)[0]
-        except OSError:
+        except OSError as error:
+            self.unseen = f"socket diagnosis: {error.strerror}"
             return False
 
     def is_gateway(self, to: Endpoint) -> bool:
