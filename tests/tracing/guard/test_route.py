@@ -18,7 +18,7 @@ from agentwrap.tracing.guard.sockets import Sockets
 def router() -> Iterator[Router]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     owners = Owners(lambda _pid: True)
-    made = Router(GuardSettings(1, 2, ours, lambda _pid: True, six=False), Sockets(owners), owners)
+    made = Router(GuardSettings(1, 2, ours, lambda _pid: True, six=False), Sockets(owners, taking=None), owners)
     yield made
     made.close()
     ours.close()
