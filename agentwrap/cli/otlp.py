@@ -16,6 +16,7 @@ from agentwrap.cli import reading
 from agentwrap.cli.output import Output
 from agentwrap.delivery.endpoint import Endpoint
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
+from agentwrap.evidence import turns
 from agentwrap.views.summary import started_at
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ class _Live:
             if over or self._source.changed():
                 for row in reading.rows_of(self._source, after=after):
                     after = row.seq
-                    self._story.feed(row)
+                    if row.kind in turns.KINDS:
+                        self._story.feed(row)  # what the wire says is known before what the kernel says is judged
                     newer.append(row)
                     if len(newer) >= _MOST_HELD:
                         older, newer = self._take(older, newer)
@@ -155,6 +157,8 @@ class _Live:
     def _take(self, older: "list[Row]", newer: "list[Row]") -> "tuple[list[Row], list[Row]]":
         """Make spans of the older rows; the newer ones are the older ones from now on."""
         for row in older:
+            if row.kind not in turns.KINDS:
+                self._story.feed(row)
             self._send(self._batches.take(row))
         return newer, []
 
