@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentwrap.gateway.interception.authority import Authority
     from agentwrap.gateway.process import Loading
     from agentwrap.gateway.serve import Ports, Settings
-    from agentwrap.tracing.wire import FrameReader
+    from agentwrap.tracing.wire import FrameReader, Message
 
 Tier = Literal["wall", "guard", "capture"]
 _READY_S = 20.0
@@ -101,6 +101,8 @@ class StartedGateway(msgspec.Struct):
     _dismissed: bool = False
     _ready: bool = False
     _thread: threading.Thread | None = None
+    _frames: "FrameReader | None" = None
+    _early: "list[Message]" = msgspec.field(default_factory=list)  # came together with its first word
 
     def close_in_tracer(self) -> None:
         """In the tracer, right after the fork: what only the supervisor and the gateway may hold."""
@@ -135,18 +137,21 @@ class StartedGateway(msgspec.Struct):
         """Until the gateway listens. Raises AgentwrapError."""
         from agentwrap.tracing.wire import FrameReader, Ready
 
-        frames = FrameReader()
+        frames = self._frames = FrameReader()
         self.channel.settimeout(_READY_S)
         failure = "it ended while it started"
         try:
-            while data := self.channel.recv(65536):
+            while not self._ready and (data := self.channel.recv(65536)):
                 for messages in frames.feed(data):
                     for message in messages:
                         if isinstance(message, Ready):
-                            self.channel.settimeout(None)
                             self._ready, self.ca_pem = True, message.ca_pem
-                            return
+                        elif self._ready:
+                            self._early.append(message)
                         failure = _failure_of(message) or failure
+            if self._ready:
+                self.channel.settimeout(None)
+                return
         except TimeoutError:
             failure = f"it did not start within {_READY_S:.0f} s"
         raise AgentwrapError(
@@ -165,7 +170,8 @@ class StartedGateway(msgspec.Struct):
     def _hear(self, put: Callable[[list[Item]], None], flush: Callable[[], bool], now: Callable[[], int]) -> None:
         from agentwrap.tracing.wire import FrameReader
 
-        frames = FrameReader()
+        frames = self._frames or FrameReader()
+        self._note(self._early, put, flush)
         while True:
             try:
                 data = self.channel.recv(1 << 20)
@@ -173,7 +179,8 @@ class StartedGateway(msgspec.Struct):
                 data = b""
             if not data:
                 break
-            self._take(frames, data, put, flush)
+            for messages in frames.feed(data):
+                self._note(messages, put, flush)
         left = self._has_left()
         if self.traffic is not None:
             put(self.traffic.finish(lost=not left))
@@ -203,31 +210,30 @@ class StartedGateway(msgspec.Struct):
         except OSError:
             pass  # it is gone: the end of its stream tells
 
-    def _take(
-        self, frames: "FrameReader", data: bytes, put: Callable[[list[Item]], None], flush: Callable[[], bool]
+    def _note(
+        self, messages: "list[Message]", put: Callable[[list[Item]], None], flush: Callable[[], bool]
     ) -> None:
         from agentwrap.tracing import wire
 
-        for messages in frames.feed(data):
-            items: list[Item] = []
-            number = 0
-            for message in messages:
-                if isinstance(message, wire.AckWanted):
-                    number = max(number, message.number)
-                elif isinstance(message, wire.Ready):
-                    self._ready = True
-                    self.ca_pem = message.ca_pem
-                elif isinstance(message, wire.Failed):
-                    self.failure = _failure_of(message).rstrip().rpartition("\n")[2]
-                elif isinstance(message, EXCHANGE_NEWS):
-                    items += self.traffic.read(message) if self.traffic is not None else []
-                elif wire.is_item(message):
-                    items.append(message)
-            if items:
-                put(items)
-            if number:
-                flush()
-                self.tell(b"A%d" % number)
+        items: list[Item] = []
+        number = 0
+        for message in messages:
+            if isinstance(message, wire.AckWanted):
+                number = max(number, message.number)
+            elif isinstance(message, wire.Ready):
+                self._ready = True
+                self.ca_pem = message.ca_pem
+            elif isinstance(message, wire.Failed):
+                self.failure = _failure_of(message).rstrip().rpartition("\n")[2]
+            elif isinstance(message, EXCHANGE_NEWS):
+                items += self.traffic.read(message) if self.traffic is not None else []
+            elif wire.is_item(message):
+                items.append(message)
+        if items:
+            put(items)
+        if number:
+            flush()
+            self.tell(b"A%d" % number)
 
     def tell(self, line: bytes) -> None:
         """One line to the gateway; one that is gone needs none."""
