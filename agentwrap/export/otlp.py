@@ -232,8 +232,9 @@ def _resource(source: Source) -> Attributes:
 
 
 def _verb(row: Row) -> str:
-    change = row.data.get("change") or row.data.get("act")
-    return f"{row.kind} {change}" if isinstance(change, str) else row.kind
+    # A judgement has a `change`, too: what a human would write.
+    did = row.data.get("change" if row.kind.startswith("file.") else "act")
+    return f"{row.kind} {did}" if isinstance(did, str) else row.kind
 
 
 def _last(row: Row) -> str:

@@ -128,7 +128,7 @@ def _process_name(ended: Ended) -> str:
 
 def _title(ended: Ended) -> str:
     if ended.row is not None:
-        change = ended.row.data.get("change")
+        change = ended.row.data.get("change") if ended.row.kind.startswith("file.") else None
         return f"{change if isinstance(change, str) else ended.row.kind} {ended.row.subject}"
     if ended.kind == "turn":
         return ended.id

@@ -118,6 +118,7 @@ def test_decisions_are_events_of_what_they_are_about() -> None:
     decided = [(span, event) for span in trace.spans for event in span.events if "policy" in event.name]
     denied = [(span, attributes(event.attributes)) for span, event in decided if event.name == "agentwrap.policy.deny"]
     assert denied
+    assert not any("agentwrap" in span.name or "network" in span.name for span, _ in denied)
     for span, told in denied:
         assert told["agentwrap.policy.verdict"] == "deny"
         assert told["agentwrap.policy.kind"]
