@@ -92,8 +92,9 @@ def test_the_environment_and_directory_options(tmp_path: Path) -> None:
     assert run.stdout.splitlines()[1] == b"/usr"
 
 
-def test_no_switch_of_ours_is_in_the_agents_environment(tmp_path: Path) -> None:
-    assert b"AGENTWRAP" not in wrap(tmp_path, "env").stdout
+def test_nothing_of_ours_is_in_the_agents_environment_but_what_it_may_use(tmp_path: Path) -> None:
+    told = wrap(tmp_path, "env", options=("--no-intercept",)).stdout.splitlines()
+    assert [line.partition(b"=")[0] for line in told if b"agentwrap" in line.lower()] == [b"AGENTWRAP_CLAIMS"]
 
 
 def test_a_timeout_ends_the_tree_with_124(tmp_path: Path) -> None:
