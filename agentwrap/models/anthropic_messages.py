@@ -11,7 +11,8 @@ from agentwrap.models.gathering import Gathering, Kind, Part, error_of, spelled,
 from agentwrap.models.identity import content, identity
 from agentwrap.models.json_slices import FAULTS, read
 from agentwrap.models.loose import mapping, number, sequence, text, word
-from agentwrap.models.requests import Document, message, outcome
+from agentwrap.models.remembered import Remembered
+from agentwrap.models.requests import Document, Said, outcome, role_of, value_in
 from agentwrap.models.shape import Outcome, RequestFacts, ResponseFacts, Usage
 from agentwrap.models.sse import Event
 from agentwrap.models.stream import form, messages
@@ -43,6 +44,15 @@ _COUNTS = (*_INPUTS, "output_tokens")
 _SILENT = ("signature_delta", "citations_delta")
 
 
+def _said_by(raw: bytes) -> Said:
+    held = mapping(value_in(raw))
+    kept = [held.get("role"), content(held.get("content"))]
+    return Said(role_of(held.get("role")), identity(kept, raw), tuple(_outcomes(held)))
+
+
+_said = Remembered(_said_by)
+
+
 class AnthropicMessages:
     """Reader of this API."""
 
@@ -58,10 +68,9 @@ class AnthropicMessages:
         document = Document(body, "messages")
         said, outcomes = [], []
         for place in document.places:
-            held = mapping(document.at(place))
-            kept = [held.get("role"), content(held.get("content"))]
-            said.append(message(held.get("role"), identity(kept, document.raw(place)), place))
-            outcomes += _outcomes(held)
+            one = _said.of(document.raw(place))
+            said.append(one.at(place))
+            outcomes += one.outcomes
         named = _VERTEX_MODEL.match(path)
         return RequestFacts(
             model=word(document.get("model")) or (named[1] if named else b""),

@@ -12,7 +12,8 @@ from agentwrap.events import Api
 from agentwrap.models.gathering import Gathering, Kind, error_of, spelled, type_of, value_of
 from agentwrap.models.identity import content, identity, without
 from agentwrap.models.loose import mapping, number, sequence, word
-from agentwrap.models.requests import Document, message, outcome
+from agentwrap.models.remembered import Remembered
+from agentwrap.models.requests import Document, Said, outcome, role_of, value_in
 from agentwrap.models.shape import Outcome, RequestFacts, ResponseFacts, Usage
 from agentwrap.models.sse import Event
 from agentwrap.models.stream import form, messages
@@ -23,6 +24,17 @@ _DEPLOYMENT = re.compile(rb".*/deployments/([^/]{1,256})/chat/completions")  # A
 _THINKING = ("reasoning_content", "reasoning")  # DeepSeek, vLLM; OpenRouter, Ollama
 _TEXTS: Final[dict[str, Kind]] = {"content": "text", "refusal": "refusal"}
 _SILENT = ("role", "name", "annotations")
+
+
+def _said_by(raw: bytes) -> Said:
+    held = mapping(value_in(raw))
+    kept = without(held, ("cache_control",))
+    if "content" in kept:
+        kept["content"] = content(kept["content"])
+    return Said(role_of(held.get("role")), identity(kept, raw), tuple(_outcomes(held)))
+
+
+_said = Remembered(_said_by)
 
 
 class OpenAiChat:
@@ -40,12 +52,9 @@ class OpenAiChat:
         document = Document(body, "messages")
         said, outcomes = [], []
         for place in document.places:
-            held = mapping(document.at(place))
-            kept = without(held, ("cache_control",))
-            if "content" in kept:
-                kept["content"] = content(kept["content"])
-            said.append(message(held.get("role"), identity(kept, document.raw(place)), place))
-            outcomes += _outcomes(held)
+            one = _said.of(document.raw(place))
+            said.append(one.at(place))
+            outcomes += one.outcomes
         deployment = _DEPLOYMENT.fullmatch(path)
         return RequestFacts(
             model=word(document.get("model")) or (deployment[1] if deployment else b""),

@@ -14,7 +14,8 @@ from agentwrap.models.gathering import PARTS_MAX, Gathering, Part, error_of, typ
 from agentwrap.models.identity import content, identity, without
 from agentwrap.models.json_slices import FAULTS
 from agentwrap.models.loose import mapping, number, sequence, word
-from agentwrap.models.requests import Document, message
+from agentwrap.models.remembered import Remembered
+from agentwrap.models.requests import Document, Said, message, role_of, value_in
 from agentwrap.models.responses_items import DELTAS, KNOWN_EVENTS, first_parts, outcomes, parts
 from agentwrap.models.shape import Message, RequestFacts, ResponseFacts, Usage
 from agentwrap.models.sse import Event
@@ -35,6 +36,14 @@ class _Kind(msgspec.Struct):
 _kind_of = msgspec.json.Decoder(_Kind).decode
 
 
+def _said_by(raw: bytes) -> Said:
+    item = mapping(value_in(raw))
+    return Said(role_of(item.get("role") or item.get("type")), identity(_kept(item), raw), tuple(outcomes(item)))
+
+
+_said = Remembered(_said_by)
+
+
 class OpenAiResponses:
     """Reader of this API."""
 
@@ -51,10 +60,9 @@ class OpenAiResponses:
         said: list[Message] = []
         results = []
         for place in document.places:
-            item = mapping(document.at(place))
-            kept = identity(_kept(item), document.raw(place))
-            said.append(message(item.get("role") or item.get("type"), kept, place))
-            results += outcomes(item)
+            one = _said.of(document.raw(place))
+            said.append(one.at(place))
+            results += one.outcomes
         asked = document.get("input")
         if isinstance(asked, str) and document.top is not None:
             kept = identity(_kept({"role": "user", "content": asked}), b"")

@@ -7,6 +7,7 @@ second. Pure.
 from collections.abc import Mapping
 
 from agentwrap.models.json_slices import Place, elements, members
+from agentwrap.models.remembered import Remembered
 
 # A slice of its own costs a digest and a row: less than this many bytes are not worth one.
 WORTH_BYTES = 256
@@ -53,6 +54,26 @@ class Cuts:
         return tuple(zip((0, *self._ends), self._ends, strict=False))
 
 
+class _Wishes(Cuts):
+    """Where a value would be cut, wherever it lies in a body."""
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value)
+        self.wanted: list[tuple[int, int]] = []
+
+    def at(self, offset: int, least: int = 1) -> None:
+        self.wanted.append((offset, least))
+
+
+def _wishes_of(value: bytes) -> tuple[tuple[int, int], ...]:
+    wishes = _Wishes(value)
+    wishes.divide((0, len(value)))
+    return tuple(wishes.wanted)
+
+
+_wishes = Remembered(_wishes_of)
+
+
 def cut(body: bytes, top: Mapping[str, Place] | None, turns: str, messages: list[Place]) -> tuple[Place, ...]:
     """Slices of a request with the members `top`, whose member `turns` holds `messages`."""
     cuts = Cuts(body)
@@ -61,7 +82,9 @@ def cut(body: bytes, top: Mapping[str, Place] | None, turns: str, messages: list
         if name == turns and messages:
             cuts.at(last)
             for message in messages:
-                cuts.divide(message)
+                if message[1] - message[0] >= WORTH_BYTES:
+                    for offset, least in _wishes.of(body[message[0] : message[1]]):
+                        cuts.at(message[0] + offset, least)
                 cuts.at(message[1])
         elif name == "tools" and end - start >= WORTH_BYTES:
             cuts.at(last)

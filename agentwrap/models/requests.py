@@ -1,7 +1,7 @@
 """What the requests of all APIs have in common: one JSON object, with a list of messages among its members. Pure."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentwrap.models.json_slices import FAULTS, Place, elements, members, read
 from agentwrap.models.loose import text
@@ -43,10 +43,7 @@ class Document:
 
     def at(self, place: Place) -> Any:
         """The value of a slice, None where it cannot be read."""
-        try:
-            return read(self._body[place[0] : place[1]], held=True)
-        except FAULTS:
-            return None
+        return value_in(self.raw(place))
 
     def raw(self, place: Place) -> bytes:
         """The bytes of a slice."""
@@ -62,9 +59,34 @@ class Document:
         return cut(self._body, self.top, self._turns, self.places)
 
 
+class Said(NamedTuple):
+    """What one message is, wherever it stands: its role as the client calls it, and the tool results in it."""
+
+    role: str
+    identity: bytes
+    outcomes: tuple[Outcome, ...]
+
+    def at(self, place: Place) -> Message:
+        """It, as a message that stands there."""
+        return Message(self.role, self.identity, *place)
+
+
+def value_in(raw: bytes) -> Any:
+    """The value of a slice of a body that was read, None where it cannot be."""
+    try:
+        return read(raw, held=True)
+    except FAULTS:
+        return None
+
+
 def message(role: object, identity: bytes, place: Place) -> Message:
     """A message of that role, whatever a client calls it."""
-    return Message(text(role).decode()[:32], identity, *place)
+    return Message(role_of(role), identity, *place)
+
+
+def role_of(said: object) -> str:
+    """A role's name, of bounded length."""
+    return text(said).decode()[:32]
 
 
 def outcome(ident: bytes, texts: Iterable[object], name: bytes = b"", error: bool | None = None) -> Outcome:
