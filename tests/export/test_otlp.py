@@ -1,4 +1,5 @@
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import model_run
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentwrap import export
-from agentwrap.events import Gap, ProcessExec, ProcessStart
+from agentwrap.events import Gap, ProcessExec, ProcessExit, ProcessStart
 from agentwrap.evidence.linking import NAMED, RUNS
 from agentwrap.export import otlp
 
@@ -156,6 +157,23 @@ def test_requests_are_bounded_and_add_up() -> None:
     requests = list(otlp.requests(source := FakeRecording(wide), source.rows(), STARTED))
     assert len(requests) > 3
     assert max(map(len, requests)) < otlp.BATCH_BYTES + (1 << 20)
+
+
+@pytest.mark.parametrize("name", ["otlp", "perfetto", "jsonl"])
+def test_what_is_written_does_not_wait_for_the_last_row(name: str) -> None:
+    many = [ProcessStart(at_ns=n, span=f"p{n}", pid=n, parent="run", how="fork", comm=b"x") for n in range(1, 1500)]
+    source = FakeRecording([one for event in many for one in (event, ProcessExit(at_ns=event.at_ns, span=event.span))])
+    taken = []
+
+    def rows() -> Iterator[FakeRow]:
+        for row in source.rows():
+            taken.append(row)
+            yield row
+
+    chunks = export.exporter(name)(source, rows(), STARTED)
+    next(chunks)
+    next(chunks)
+    assert len(taken) < source.count()
 
 
 def test_the_same_recording_gives_the_same_bytes() -> None:
