@@ -75,7 +75,7 @@ ROWS: tuple[Row, ...] = (
     Row(20, "MPTCP, SCTP, TCP fast open", "block or see"),
     Row(21, "Other families: vsock, AF_ALG, TIPC, ...", "block: the families are a list"),
     Row(22, "NO_PROXY, --noproxy", "block: there is no other route"),
-    Row(23, "SNI of another name; domain fronting", "block; what is inside of TLS is not looked at", {"b": "see"}),
+    Row(23, "SNI of another name; domain fronting", "block; inside of TLS only for hosts that are read", {"b": "see"}),
     Row(24, "Plain HTTP with another Host", "block: what is dialled is what was judged", {"a": "see"}),
     Row(25, "CONNECT through an allowed host", "block: every CONNECT is judged"),
     Row(26, "A redirect to an unlisted host", "block: the second request is judged anew"),

@@ -1,6 +1,7 @@
 """TLS ended behind a wall: in the mode that refuses nothing, and where servers and proxies are odd."""
 
 import socket
+import sys
 from collections.abc import Sequence
 
 import far_side
@@ -199,3 +200,42 @@ def test_an_address_is_read_as_well(world: World) -> None:
     [began] = told.of(ExchangeBegan)
     assert (began.host, began.port, began.target) == (b"203.0.113.1", 443, b"/x")
     assert gaps(told) == []
+
+
+INSIDE = """
+import socket, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[1])
+s = context.wrap_socket(socket.create_connection(("a.example", 443), 20), server_hostname="a.example")
+s.sendall(sys.argv[2].encode("latin-1").decode("unicode_escape").encode("latin-1"))
+data = b""
+try:
+    while more := s.recv(4096): data += more
+except OSError: pass
+print(data.split(b"\\r\\n")[0].decode("latin-1"))
+"""
+H2_REQUEST = "PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\x04\\0\\0\\0\\0\\0"
+# HEADERS, END_STREAM and END_HEADERS: :method GET, :path /, :scheme https, :authority denied.example, unindexed
+H2_REQUEST += "\\0\\0\\x13\\x01\\x05\\0\\0\\0\\x01\\x82\\x84\\x87\\x01\\x0edenied.example"
+GET_A = "GET / HTTP/1.1\\r\\nHost: a.example\\r\\n\\r\\n"
+FRONTS = {
+    "host": "GET / HTTP/1.1\\r\\nHost: denied.example\\r\\n\\r\\n",
+    "another-that-is-allowed": "GET / HTTP/1.1\\r\\nHost: b.example\\r\\n\\r\\n",
+    "second-request": GET_A + "GET / HTTP/1.1\\r\\nHost: denied.example\\r\\n\\r\\n",
+    "two-hosts": "GET / HTTP/1.1\\r\\nHost: a.example\\r\\nHost: denied.example\\r\\n\\r\\n",
+    "target": "GET http://denied.example/ HTTP/1.1\\r\\nHost: a.example\\r\\n\\r\\n",
+    "connect": "CONNECT denied.example:443 HTTP/1.1\\r\\nHost: denied.example:443\\r\\n\\r\\n",
+    "http2": H2_REQUEST,
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_whoever_else_is_asked_for_inside_is_not_reached(world: World, front: str) -> None:
+    """Also another host that is allowed and read: it is not the one whose certificate was verified."""
+    server = far_side.tls(world.listen("203.0.113.1", 443), world.folder, "a.example")
+    trusted = ("--intercept", "a.example", "--intercept", "b.example", "--trust", str(world.folder / "ca.pem"))
+    words = [sys.executable, "-c", INSIDE, str(world.folder / "run-ca.pem"), FRONTS[front]]
+    told = world.run(allow("a.example", "b.example"), words, *trusted)
+    assert not any(b"denied" in one or b"b.example" in one for one in server.heard), server.heard
+    refused = [one for one in told.of(NetDecision) if one.decision == "deny"]
+    assert refused
+    assert told.stdout.split(" ")[1:2] in ([], ["400"], ["403"]) or front == "second-request"
