@@ -1,7 +1,8 @@
-"""Calls a model and takes the time: `python model_client.py HOST PORT plain|tls WAY COUNT THREADS`. Prints JSON.
+"""Calls a model and takes the time: `python model_client.py HOST PORT plain|tls WAY COUNT THREADS MESSAGES`.
 
 WAY: `direct`; `base=ADDRESS/PATH`, a server that stands for it; `tunnel=ADDRESS`, a proxy. First one call after the
-other on one connection, then as many connections as threads. Every answer is compared with what it has to be.
+other on one connection, then as many connections as threads. Every answer is compared with what it has to be. What it
+took is printed as JSON.
 """
 
 import json
@@ -14,7 +15,6 @@ import threading
 import time
 
 WORDS = "some words of a talk " * 24
-HISTORY = [{"role": "user" if n % 2 else "assistant", "content": f"{n} {WORDS}"} for n in range(40)]
 _BEGUN = b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,'
 EVENT = _BEGUN + b'"delta":{"content":"word "}}]}\n\n'
 LAST = (
@@ -70,15 +70,17 @@ class Wire:
         return first - began, ended - began
 
 
-def body_of(number: int) -> bytes:
-    asked = [*HISTORY, {"role": "user", "content": f"Question {number} of {os.getpid()}"}]
+def body_of(number: int, messages: int = 40) -> bytes:
+    """A call whose conversation is `messages` of half a KB, and a question of its own."""
+    history = [{"role": "user" if n % 2 else "assistant", "content": f"{n} {WORDS}"} for n in range(messages)]
+    asked = [*history, {"role": "user", "content": f"Question {number} of {os.getpid()}"}]
     return json.dumps({"model": "m", "stream": True, "messages": asked}).encode()
 
 
 def main() -> None:
-    host, port, how, way, count, threads = sys.argv[1:]
+    host, port, how, way, count, threads, messages = sys.argv[1:]
     many, wide = int(count), int(threads)
-    made = [body_of(number) for number in range(2 * many)]
+    made = [body_of(number, int(messages)) for number in range(2 * many)]
 
     def wire() -> Wire:
         return Wire(host, int(port), how == "tls", way)

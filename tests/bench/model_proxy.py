@@ -1,8 +1,8 @@
 """Model calls through agentwrap and beside it: `python tests/bench/model_proxy.py [--rounds N] [--calls N] [--quick]`.
 
-Calls of 20 KB with a streamed answer of 21 events, with TLS and without: direct; in a run (capture, wall); through
-`agentwrap proxy`; and through others that record, where `--mitmproxy` and `--backspin` name their programs. All in
-turns, in a network namespace of the bench's own; medians of the rounds. A recording that does not hold every call
+Calls of a conversation with a streamed answer of 21 events, with TLS and without: direct; in a run (capture, wall);
+through `agentwrap proxy`; and through others that record, where `--mitmproxy` and `--backspin` name their programs. All
+in turns, in a network namespace of the bench's own; medians of the rounds. A recording that does not hold every call
 fails the bench.
 """
 
@@ -99,7 +99,8 @@ class Bench:
 
     def client(self, tls: bool, way: str) -> list[str]:
         where = [HOST, "443", "tls"] if tls else [HOST, str(PLAIN), "plain"]
-        return [sys.executable, str(HERE / "model_client.py"), *where, way, str(self.options.calls), "4"]
+        counts = [str(self.options.calls), "4", str(self.options.messages)]
+        return [sys.executable, str(HERE / "model_client.py"), *where, way, *counts]
 
     def run(self, argv: list[str], **more: str) -> dict[str, float]:
         done = self.net.run(argv, env={**self.env, **more}, cwd=self.folder, capture_output=True, timeout=300)
@@ -233,7 +234,9 @@ def compare(options: argparse.Namespace) -> list[Measured]:
 def table(results: list[Measured], options: argparse.Namespace) -> str:
     direct = {one.tls: one for one in results if one.name == "direct"}
     load = os.getloadavg()[0]
-    lines = [f"{options.calls} calls for each cell, {options.rounds} rounds in turns, load at the end {load:.1f}.", ""]
+    size = len(model_client.body_of(0, options.messages)) / 1e3
+    rounds = f"{options.rounds} rounds in turns, load at the end {load:.1f}"
+    lines = [f"{options.calls} calls of {size:.0f} KB for each cell, {rounds}.", ""]
     heads = ("way", "TLS", "first byte", "it adds", "calls/s, in turn", "calls/s, 4 at once", "kept for a call")
     lines += [f"| {' | '.join(heads)} |", "|---|---|" + "--:|" * 5]
     for one in results:
@@ -253,10 +256,36 @@ def table(results: list[Measured], options: argparse.Namespace) -> str:
     return "\n".join(lines) + "\n"
 
 
+WORDS = """
+## Model calls
+
+A client and a server in Python, raw sockets, on the loopback of a network namespace of the bench's own; both, and all
+between them, share this machine's cores. A call asks with a conversation of half a KB a message and is answered with 21
+events, the first of them apart. `first byte`: from before the request is sent until the first event is there. Medians,
+and the ratio to direct. Every recording of agentwrap's is checked to tell of every call, redacted, with its tokens;
+mitmproxy writes its flows to a file (with `stream_large_bodies` it keeps no bodies), backspin its runs. backspin
+speaks plain HTTP to its clients. `in turn`: one connection, the next call when the last is answered.
+"""
+_SIZES = (40, 2)
+
+
+def page(*, rounds: int, quick: bool, peers: Path | None) -> str:
+    """The part of the page about model calls. `peers`: where a `venv` has mitmproxy and backspin."""
+    tables = []
+    for messages in _SIZES:
+        options = argparse.Namespace(rounds=rounds, calls=20 if quick else 400, messages=messages, ways=None)
+        programs = peers / "venv" / "bin" if peers else Path("/nonexistent")
+        options.mitmproxy = str(programs / "mitmdump") if (programs / "mitmdump").exists() else ""
+        options.backspin = str(programs / "backspin") if (programs / "backspin").exists() else ""
+        tables.append(table(compare(options), options))
+    return WORDS.lstrip() + "\n" + "\n".join(tables)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=1000)
+    parser.add_argument("--messages", type=int, default=40, metavar="N", help="of half a KB in each call (40)")
     parser.add_argument("--ways", action="append", metavar="NAME", help="only these")
     parser.add_argument("--mitmproxy", metavar="MITMDUMP", help="its program")
     parser.add_argument("--backspin", metavar="PROGRAM", help="its program")
