@@ -27,6 +27,7 @@ _MAX_LEARNED = 512
 _TAIL_BYTES = 1024
 _MAX_KNOWN = 4096
 _MAX_NAMES = 4096
+_SHORT_BYTES, _MAX_HARMLESS = 256, 4096
 
 _MARK_OPEN, _MARK_CLOSE = b"\xc2\xabredacted:", b"\xc2\xbb"
 _MARK = re.compile(rb"\xc2\xab(?:redacted:[a-z0-9-]+:[0-9a-f]{8}|shape:[0-9a-f]{32})\xc2\xbb")
@@ -61,6 +62,8 @@ class Redactor:
                 rb'\\*"(?:%b)\\*"\s*:\s*(?:(?P<q>\\*")(?P<text>.{0,8192}?)(?<!\\)(?P=q)|(?P<bare>[^\s,}\]"]+))' % keys
             )
             self._user.append((re.compile(quoted, re.DOTALL), 1))
+        self._harmless: set[bytes] = set()
+        self._harmless_under = (0, 0)  # numbers of what was known then
         self._telling: dict[bytes, int] = {}
         self._learned = 0
         self._tokens = TokenScanner().find
@@ -171,7 +174,18 @@ class Redactor:
     def clean(self, data: bytes) -> bytes:
         """`data` with marks in place of secrets; the very same object where there are none."""
         known = len(self.exact)
+        short = len(data) <= _SHORT_BYTES
+        if short:
+            # Hosts, paths, models and headers come again with every call. What is known only grows.
+            if self._harmless_under != (known, len(self._user)) or len(self._harmless) == _MAX_HARMLESS:
+                self._harmless_under = (known, len(self._user))
+                self._harmless.clear()
+            if data in self._harmless:
+                return data
         cleaned = replace(data, self.find(data), self.mark)
+        if short and cleaned is data and len(self.exact) == known:
+            self._harmless.add(data)
+            return data
         if len(self.exact) != known:
             # What was learned just now may stand elsewhere in the same bytes, in another form.
             cleaned = replace(cleaned, self._known(cleaned), self.mark)

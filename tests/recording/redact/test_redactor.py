@@ -275,3 +275,18 @@ def test_76_kilobytes_take_two_milliseconds(count: int) -> None:
         made.clean(body)
         best = min(best, time.process_time() - begun)
     assert best < 0.004, f"{best * 1000:.2f} ms"
+
+
+def test_what_was_harmless_is_looked_at_again_when_more_is_known() -> None:
+    redactor = Redactor(b"k" * 32)
+    text, harmless = b"host correct-horse-battery-7 here", b"nothing"
+    assert redactor.clean(text) is text
+    assert redactor.clean(text) is text
+    redactor.hide(b"correct-horse-battery-7")
+    assert b"horse" not in redactor.clean(text)
+    redactor.hide(b"bad")  # so short that it is a pattern
+    assert redactor.clean(b"a bad word") != b"a bad word"
+    assert redactor.clean(harmless) is harmless
+    for number in range(5000):
+        redactor.clean(b"%d" % number)
+    assert b"horse" not in redactor.clean(text)
