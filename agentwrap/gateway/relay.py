@@ -277,6 +277,11 @@ class Passage:
         except OSError:
             pass  # it was faster
 
+    async def _ended(self, *, up: bool) -> None:
+        """Who speaks in this direction is at its end; a reset that the other direction met first reads as one, too."""
+        if self.ending != "reset":
+            await self._end(up=up)
+
     async def _copied(self, data: bytes | bytearray | memoryview, *, up: bool) -> None:
         """The tap has its copy, and whoever hears of it has room for more."""
         if self.tap is not None and self.tap.active:
@@ -312,8 +317,7 @@ class Passage:
                 except OSError as error:
                     raise SourceError from error
                 if not count:
-                    if self.ending != "reset":  # a reset that the other direction met first reads as an end here
-                        await self._end(up=up)
+                    await self._ended(up=up)
                     return
                 if up and self.tap is not None:
                     await self._copied(view[:count], up=True)

@@ -66,7 +66,8 @@ class AnthropicMessages:
     def request(self, body: bytes, path: bytes) -> RequestFacts:
         """As Shape.request."""
         document = Document(body, "messages")
-        said, outcomes = [], []
+        said = []
+        outcomes: list[Outcome] = []
         for place in document.places:
             one = _said.of(document.raw(place))
             said.append(one.at(place))

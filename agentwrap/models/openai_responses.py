@@ -17,7 +17,7 @@ from agentwrap.models.loose import mapping, number, sequence, word
 from agentwrap.models.remembered import Remembered
 from agentwrap.models.requests import Document, Said, message, role_of, value_in
 from agentwrap.models.responses_items import DELTAS, KNOWN_EVENTS, first_parts, outcomes, parts
-from agentwrap.models.shape import Message, RequestFacts, ResponseFacts, Usage
+from agentwrap.models.shape import Message, Outcome, RequestFacts, ResponseFacts, Usage
 from agentwrap.models.sse import Event
 from agentwrap.models.stream import form, messages
 
@@ -58,7 +58,7 @@ class OpenAiResponses:
         """As Shape.request."""
         document = Document(body, "input")
         said: list[Message] = []
-        results = []
+        results: list[Outcome] = []
         for place in document.places:
             one = _said.of(document.raw(place))
             said.append(one.at(place))

@@ -78,8 +78,7 @@ class PlainPassage(Passage):
             except OSError as error:
                 raise SourceError from error
             if not pieces:
-                if self.ending != "reset":
-                    await self._end(up=up)
+                await self._ended(up=up)
                 return
             count = sum(map(len, pieces))
             if up:
