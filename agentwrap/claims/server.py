@@ -181,7 +181,7 @@ class ClaimsServer:
         gaps: list[Item] = [
             Gap(
                 at_ns=now,
-                what="model",
+                what="claims",
                 cause=f"claims-{cause}",
                 could_hide="what programs said about themselves; nothing that was observed",
                 from_ns=self._since_ns,

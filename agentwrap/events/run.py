@@ -19,6 +19,7 @@ CoverageKind = Literal[
     "mcp-stdio",
     "mcp-http",
     "model",
+    "claims",
 ]
 
 

@@ -13,7 +13,7 @@ from agentwrap.errors import AgentwrapError
 # The vocabulary of `events.run` (a test compares them).
 KINDS = (
     "process", "exec", "file-write", "file-read", "connect", "bind", "dns", "udp", "unix", "mcp-stdio", "mcp-http",
-    "model",
+    "model", "claims",
 )  # fmt: skip
 TIERS = ("wall", "guard", "witness", "none")
 # What is asked when nothing is: what ran, what changed, where it connected.

@@ -21,7 +21,7 @@ def test_sockets_arrive_though_nobody_reads_what_was_said_first(word: bytes, lat
     if late:
         process._say(theirs, word)
     heard = process._hear(theirs)
-    with given, other, heard[process.SUPERVISOR] as ended:
+    with given, other, theirs, heard[process.SUPERVISOR] as ended:
         ended.sendall(b"here")
         assert other.recv(10) == b"here"
     assert list(heard) == [process.SUPERVISOR]
@@ -30,4 +30,5 @@ def test_sockets_arrive_though_nobody_reads_what_was_said_first(word: bytes, lat
 def test_nothing_given_is_nothing_heard() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process.Loading(0, ours).close()
-    assert process._hear(theirs) == {}
+    with theirs:
+        assert process._hear(theirs) == {}

@@ -83,7 +83,9 @@ def test_an_agent_finishes_with_its_model_alone(agent: str, user: str, policies:
     # The names that the world was asked for came through us, and no other did.
     assert set(run.result["dns"]) == {MODEL[agent]}
     if user != "no-ptrace":
-        assert [row.data["cause"] for row in rows if row.kind == "gap"] == []
+        # Where nobody may take a program's sockets, its threads could slip one under a call that has to be let go.
+        known = {"shared-descriptors"} if user in ("docker", "drop-all") else set()
+        assert {row.data["cause"] for row in rows if row.kind == "gap"} <= known
 
 
 @pytest.mark.parametrize("agent", list(CERTIFICATES))
