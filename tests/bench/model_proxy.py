@@ -262,7 +262,7 @@ WORDS = """
 A client and a server in Python, raw sockets, on the loopback of a network namespace of the bench's own; both, and all
 between them, share this machine's cores. A call asks with a conversation of half a KB a message and is answered with 21
 events, the first of them apart. `first byte`: from before the request is sent until the first event is there. Medians,
-and the ratio to direct. Every recording of agentwrap's is checked to tell of every call, redacted, with its tokens;
+and the ratio to direct. Every recording of agentwrap's is checked to tell of every call;
 mitmproxy writes its flows to a file (with `stream_large_bodies` it keeps no bodies), backspin its runs. backspin
 speaks plain HTTP to its clients. `in turn`: one connection, the next call when the last is answered.
 """

@@ -313,3 +313,17 @@ def test_a_change_of_protocol_inside_of_a_request() -> None:
 def test_what_waits_for_a_change_of_protocol_is_bounded() -> None:
     listening = Listening().step("up", UPGRADE % b"websocket").step("up", bytes(HEAD_MAX)).step("up", b"x")
     assert listening.only.detail == b"too much behind a request for another protocol that has no answer"
+
+
+@pytest.mark.parametrize("client_first", [False, True])
+def test_who_left_first_has_cut_it_whatever_the_other_then_does(client_first: bool) -> None:
+    listening = Listening()
+    tap = listening.tap
+    tap.up(POST)
+    if client_first:
+        tap.up_ended()
+    tap.cut("server")
+    ended = listening.news[-1]
+    assert isinstance(ended, ExchangeEnded)
+    assert ended.ending == ("cut-by-client" if client_first else "cut-by-server")
+    assert ended.detail == b"before an answer"
