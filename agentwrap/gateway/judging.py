@@ -168,7 +168,7 @@ class Judge:
             return self._verdict(answer, host, of.port) if answer.verdict == "deny" and _written(answer) else of
         if answer.verdict != "allow":
             return self._verdict(answer, host, of.port)
-        if host not in names:
+        if host not in names and host != str(address):
             where = address or "that tunnel"
             why = f"the connection leads to {of.host}, the {what} is {host}, which never led to {where}"
             change = f"ask the resolver for {host} and connect there"

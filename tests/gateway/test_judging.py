@@ -115,6 +115,13 @@ def test_hosts_of_requests_likewise() -> None:
         assert judging.http_host(of, host, PUBLIC, ["a.example"]).decision == "deny"
 
 
+def test_a_host_may_be_the_allowed_address_that_the_connection_leads_to() -> None:
+    judging = judge(network("a.example", "203.0.113.1", "203.0.113.2"))
+    of = judging.destination(PUBLIC, 80, ["a.example"])
+    assert judging.http_host(of, "203.0.113.1", PUBLIC, ["a.example"]).decision == "allow"
+    assert judging.http_host(of, "203.0.113.2", PUBLIC, ["a.example"]).decision == "deny"
+
+
 def test_observe_tells_and_lets_pass() -> None:
     judging = judge(network("a.example", mode="observe"))
     of = judging.destination(PUBLIC, 80, [])
