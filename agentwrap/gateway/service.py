@@ -88,6 +88,8 @@ async def serve(ports: Ports, settings: Settings) -> None:
             # What is here stays: a collection that walks through all of it takes longer than a hundred connections.
             gc.freeze()
             gc.set_threshold(_GC_OBJECTS)
+            if stage.interceptor is not None:
+                work.start_soon(stage.interceptor.upstream.warm)
             await stage.link.over.wait()
             if stage.link.leaving:
                 await _let_end(stage, ports.tcp)

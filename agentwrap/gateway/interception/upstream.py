@@ -89,11 +89,17 @@ class Upstream:
             self._simple.add((host, port))
         return side
 
+    async def warm(self) -> None:
+        """Load what the first session would wait for."""
+        await self._loaded()
+
     async def _loaded(self) -> ssl.SSLContext:
         """Reading all authorities takes some 40 ms: once, and beside the event loop."""
         async with self._loading:
             if self._context is None:
-                self._context = await trio.to_thread.run_sync(client_context, self._environment)
+                self._context = await trio.to_thread.run_sync(
+                    client_context, self._environment, abandon_on_cancel=True
+                )
             return self._context
 
     def _watch(self, context: ssl.SSLContext, more: int) -> None:
