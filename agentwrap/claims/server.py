@@ -49,6 +49,7 @@ class ClaimsServer:
         """Listen at a new path. Raises OSError where there can be no socket."""
         self._now = now
         self._folder = Path(tempfile.mkdtemp(prefix="agentwrap-claims-"))
+        self._folder.chmod(0o700)  # whatever the umask has taken from it
         self.path = self._folder / "socket"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:

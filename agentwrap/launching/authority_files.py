@@ -34,6 +34,7 @@ class AuthorityFiles:
         _sweep(place)
         self._folder = Path(place, _PREFIX + os.urandom(8).hex())
         self._folder.mkdir(0o700)
+        self._folder.chmod(0o700)  # whatever the umask has taken from it
         self._lock = _locked(self._folder)
         self._merged: dict[bytes, Path] = {}
         self.paths: Mapping[bytes, bytes] = {

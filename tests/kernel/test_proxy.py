@@ -19,7 +19,7 @@ class Proxy:
 
     def __init__(self, world: World, *options: str) -> None:
         self.world = world
-        self.recording = world.folder / "proxy.agentlog"
+        self.recording = world.folder / f"proxy-{len(list(world.folder.glob('proxy-*.agentlog')))}.agentlog"
         self.env = {**environment(world.folder), "SSL_CERT_FILE": str(world.folder / "ca.pem")}
         self.process = world.net.popen(
             [*AGENTWRAP, "proxy", "-o", str(self.recording), *options], env=self.env,
@@ -110,9 +110,11 @@ def test_what_cannot_be_had_is_said_in_http(world: World) -> None:
     assert proxy.curl(base + "/+/https/nowhere.example/x").endswith("the name leads nowhere 502")
     assert proxy.curl("-H", "Host: evil.example", base + "/+/http/127.0.0.1:9/x").endswith(" 403")
     assert proxy.curl("-H", "Origin: http://evil.example", base + "/+/http/127.0.0.1:9/x").endswith(" 403")
+    assert proxy.end().gaps() == []
     # A server whose certificate nobody signed whom we trust.
     (world.folder / "ca.pem").write_text("")
-    assert "upstream-untrusted" in proxy.curl(base + f"/+/https/{MODEL}/x")
+    proxy = Proxy(world)
+    assert "upstream-untrusted" in proxy.curl(proxy.address + f"/+/https/{MODEL}/x")
     assert proxy.end().gaps() == []
 
 
