@@ -21,13 +21,15 @@ _TIER_WORDS = {
 
 
 _SHOWN_VIOLATIONS = 50
+# What programs say of themselves is nobody's to observe.
+_SAID = {"claims"}
 
 
 def coverage_table(statements: Sequence[Statement]) -> Iterator[Line]:
     """One line for each kind of thing that could be covered, also for those nobody stated."""
     yield line(("coverage", "title"))
     stated = {statement.kind for statement in statements}
-    rows = [*statements, *(Statement(kind, "none", "", "no observer") for kind in KINDS if kind not in stated)]
+    rows = [*statements, *(Statement(kind, "none", "", "no observer") for kind in KINDS if kind not in _SAID | stated)]
     order = {kind: index for index, kind in enumerate(KINDS)}
     for one in sorted(rows, key=lambda row: order.get(row.kind, len(order))):
         role: Role = "gap" if one.tier == "none" else ""
