@@ -86,4 +86,8 @@ EVERY_WAY = "test_follow or test_sockets or test_file_routes or adversary_spine"
 
 def tests(which: str, user: str) -> tuple[str, ...]:
     """Arguments for pytest."""
-    return (*HALVES[(which == "oldest") != (user == "root")], "-k", f"{FOLLOWED[user]} or not ({EVERY_WAY})")
+    # Without ptrace a file is told of when it has been at rest for a moment: an emulated program takes longer than that
+    # from its last write to the rename behind it.
+    timed = " and not test_file_routes" if user == "user" else ""
+    words = f"({FOLLOWED[user]} or not ({EVERY_WAY})){timed}"
+    return (*HALVES[(which == "oldest") != (user == "root")], "-k", words)
