@@ -320,6 +320,7 @@ def kill_in_mid_run(path: Path, after_s: float, seed: int) -> tuple[list[tuple[i
     return [(int(a), int(b)) for a, b in (line.split() for line in lines if line.count(" ") == 1)], killed_at
 
 
+@pytest.mark.serial  # it measures how late the recorder is, not how many tests run beside it
 @pytest.mark.parametrize("moment", range(24))
 def test_a_kill_at_any_moment_loses_50_ms_at_most(tmp_path: Path, moment: int) -> None:
     path = tmp_path / "run.agentlog"
