@@ -97,7 +97,9 @@ REFUSED = {
     *("smuggle-lf", "smuggle-cr", "request-chunk-bad"),
 }
 # A server that goes with a reset takes away what was not yet read (RFC 9293, 3.10.7.4): how much of it was is chance.
-CHANCE = {"early-and-deaf", "reset-in-body"}
+# So is, where it did not read the request, whether its end or its reset is met first.
+DEAF = "early-and-deaf"
+CHANCE = {DEAF, "reset-in-body"}
 # A word or two of what the recording says of a shape. The rest are calls that did not come to an end.
 SAID = {
     **dict.fromkeys(("length-negative", "length-words", "length-huge"), "unread not exactly one length"),
@@ -135,7 +137,7 @@ def test_a_client_gets_what_it_gets_without_us(world: World, tmp_path: Path, way
     assert found.keys() == bare.keys()
     others = REFUSED if way == "wall" else set()
     for name in bare.keys() - others:
-        assert found[name][2] == bare[name][2], name
+        assert name == DEAF or found[name][2] == bare[name][2], name
         assert name in CHANCE or found[name] == bare[name], name
     said = told(recording)
     for name, words in SAID.items():
