@@ -24,6 +24,8 @@ GATEWAY_KINDS = ("connect", "dns", "udp")
 _EVERYTHING = "process"
 # What is said over connections that nobody saw was not read either.
 _SEEN_BY = {"model": "connect"}
+# What asks those who are to be seen to come by: who does not is not seen, and nothing tells of it.
+_IN_PART = frozenset({"base-url"})
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -147,6 +149,8 @@ def _judge(
     elif best.tier not in requirement.tiers:
         wanted = " or ".join(tier for tier in TIERS if tier in requirement.tiers) or "nothing that exists"
         reasons.append(f"covered by {best.tier}, {wanted} is required")
+    elif best.mechanism in _IN_PART:
+        reasons.append("seen in part" + (f": {best.note}" if best.note else ""))
     kinds = (requirement.kind, _SEEN_BY.get(requirement.kind), _EVERYTHING)
     touching = tuple(hole for hole in holes if hole.kind in kinds)
     for cause, number in _by_cause(touching):
