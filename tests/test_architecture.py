@@ -27,12 +27,16 @@ ALLOWED: dict[str, set[str]] = {
     "text": set(),
     "events": set(),
     "policy": {"events", "errors", "text"},
-    "launching": BASE,
+    "launching": BASE | {"mcp"},
     # The tracer tells the gateway who connects, and speaks in frames that the gateway speaks, too.
     "gateway.callers": BASE,
     "tracing.wire": BASE,
-    "tracing": BASE | {"launching", "gateway.callers", "tracing.wire"},
-    "gateway": BASE | {"launching", "tracing.wire", "gateway.callers", "models"},
+    # What is known of MCP by itself; whoever stands between client and server is a process of its own.
+    "mcp": BASE,
+    "mcp.handover": BASE,
+    "mcp.relay": BASE | {"mcp", "mcp.handover", "tracing.wire"},
+    "tracing": BASE | {"launching", "gateway.callers", "tracing.wire", "mcp", "mcp.handover"},
+    "gateway": BASE | {"launching", "tracing.wire", "gateway.callers", "models", "mcp"},
     "models": BASE,
     "claims": BASE,
     # For programs of the run: it must load nothing of ours.
@@ -43,18 +47,18 @@ ALLOWED: dict[str, set[str]] = {
     # A copy with more hidden is read and written in one go.
     "recording.again": BASE | {"recording", "recording.reader"},
     "recording.snapshot": BASE | {"recording", "recording.reader"},
-    "evidence": BASE | {"recording", "recording.reader", "models"},
+    "evidence": BASE | {"recording", "recording.reader", "models", "mcp"},
     # What a row looks like to whoever shows or exports it; the reader fits it without knowing.
     "views.source": BASE,
-    "views": BASE | {"views.source", "recording.reader", "evidence", "models"},
-    "export": BASE | {"views.source", "recording.reader", "evidence", "models"},
+    "views": BASE | {"views.source", "recording.reader", "evidence", "models", "mcp"},
+    "export": BASE | {"views.source", "recording.reader", "evidence", "models", "mcp"},
     # Bytes to a server: it need not know whose they are.
     "delivery": BASE,
     "session": BASE
     | {"launching", "tracing", "gateway", "gateway.callers", "tracing.wire", "approvals", "recording", "models"}
-    | {"claims"},
+    | {"claims", "mcp", "mcp.handover", "mcp.relay"},
     "cli": BASE
-    | {"session", "launching", "approvals", "recording", "recording.again", "models"}
+    | {"session", "launching", "approvals", "recording", "recording.again", "models", "mcp"}
     | {"evidence", "views", "export", "delivery", *READ, "views.source"},
 }
 # The pure half takes facts and gives answers: no file, clock, process, socket or chance.
@@ -72,6 +76,7 @@ PURE = {
     *("approvals.registry", "approvals.messages", "approvals.permission"),
     *("tracing.stops", "tracing.registers", "tracing.processes", "tracing.noise", "tracing.syscalls"),
     *("tracing.guard.sockaddr", "tracing.guard.messages"),
+    *("mcp.declared", "mcp.gate", "mcp.decoder"),
 }
 IMPURE = {
     *("os", "io", "shutil", "tempfile", "mmap", "fcntl", "sqlite3", "pathlib"),

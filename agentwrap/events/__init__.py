@@ -47,6 +47,26 @@ from agentwrap.events.file import (
     FileState,
     FileType,
 )
+from agentwrap.events.mcp import (
+    McpCall,
+    McpDecision,
+    McpEnded,
+    McpFinding,
+    McpHello,
+    McpMessage,
+    McpResult,
+    McpSession,
+    McpTool,
+)
+from agentwrap.events.mcp_news import (
+    MCP_NEWS,
+    McpBytes,
+    McpClosed,
+    McpJudged,
+    McpNews,
+    McpOpened,
+    McpSaid,
+)
 from agentwrap.events.model import (
     Api,
     Claim,
@@ -108,6 +128,15 @@ AnyEvent = (
     | HttpExchange
     | Claim
     | SessionFile
+    | McpSession
+    | McpMessage
+    | McpHello
+    | McpCall
+    | McpResult
+    | McpDecision
+    | McpTool
+    | McpFinding
+    | McpEnded
 )
 
 Item = AnyEvent | Content | Secrets
@@ -116,6 +145,7 @@ Sink = Callable[[Item], None]
 
 __all__ = [
     "EXCHANGE_NEWS",
+    "MCP_NEWS",
     "Act",
     "ActDenied",
     "AnyEvent",
@@ -157,6 +187,21 @@ __all__ = [
     "HttpExchange",
     "Item",
     "Judged",
+    "McpBytes",
+    "McpCall",
+    "McpClosed",
+    "McpDecision",
+    "McpEnded",
+    "McpFinding",
+    "McpHello",
+    "McpJudged",
+    "McpMessage",
+    "McpNews",
+    "McpOpened",
+    "McpResult",
+    "McpSaid",
+    "McpSession",
+    "McpTool",
     "ModelEnding",
     "ModelRequest",
     "ModelResponse",

@@ -18,7 +18,6 @@ _FRAME_ITEMS = 2_000
 _CROWDED_ITEMS = 20_000
 _FRAME_BYTES, _CROWDED_BYTES = 1 << 20, 4 << 20
 _GATHER_S = 0.005
-_LEAVING_S = 5.0
 _LINE_BYTES = 4096
 _WITH_BYTES = (ExchangeSent, ExchangeReceived, ExchangeMessage)
 
@@ -83,13 +82,12 @@ class Link:
             nursery.cancel_scope.cancel()
 
     async def leave(self) -> None:
-        """Send what is left, if the supervisor still hears it."""
-        with trio.move_on_after(_LEAVING_S, shield=True):
-            try:
-                while self._items or self._unsent:
-                    await self._send_frame()
-            except OSError:
-                pass  # it is gone: the recording tells that it is torn
+        """Send what is left. How long that may take is the supervisor's to say, which waits for it."""
+        try:
+            while self._items or self._unsent:
+                await self._send_frame()
+        except OSError:
+            pass  # it is gone: the recording tells that it is torn
 
     async def _send(self) -> None:
         while True:

@@ -4,12 +4,16 @@ Its death closes the only listener of the namespace: every connect of the agent 
 before there is a namespace: what it needs takes as long to load as the rest of a start.
 """
 
+import contextlib
+import importlib
 import os
+import select
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from agentwrap.launching import attendant
@@ -23,7 +27,9 @@ _NAMES_BYTES = 16384
 _FIRST_BYTES = 1 << 16
 _PATIENCE_S = 10.0
 _NICE = 10
+_PARTS = ("ssl", "trio", "agentwrap.gateway.connection", "agentwrap.gateway.service")
 SUPERVISOR = "supervisor"
+LISTENERS = ("tcp", "reverse")
 
 Sockets = Mapping[str, socket.socket]
 Build = Callable[[Sockets], "tuple[Ports, Settings]"]
@@ -110,7 +116,7 @@ def _become(build: Build, first: First, channel: socket.socket, parent: int, *, 
                 channel.recv(16)
             except OSError:
                 pass  # nobody will say so
-            _load_aside()
+            _load_aside(sockets)
         channel.close()
         from agentwrap.gateway import serve
 
@@ -128,16 +134,55 @@ def _load() -> None:
     serve.load()
 
 
-def _load_aside() -> None:
-    """As `_load`, without taking a processor from the command, which has just begun (setpriority(2): of a thread)."""
+def _load_aside(sockets: Sockets) -> None:
+    """As `_load`, without taking a processor from the command, which has just begun (setpriority(2): of a thread).
 
-    def load() -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        _load()
-
-    aside = threading.Thread(target=load)
+    For whoever connects meanwhile what is left is loaded at once. Told to leave before anybody has, this process ends:
+    nothing went through it, and there is nothing to tell.
+    """
+    aside = _Aside()
     aside.start()
-    aside.join()
+    leaving = sockets[SUPERVISOR].fileno()
+    listeners = {sockets[name].fileno() for name in LISTENERS if name in sockets}
+    ready = _ready({aside.done, leaving, *listeners})
+    if leaving in ready and not _ready(listeners, 0):
+        os._exit(0)
+    aside.finish()
+
+
+def _ready(descriptors: Collection[int], patience_ms: int | None = None) -> set[int]:
+    """Which of them can be read, or accepted from."""
+    waiting = select.poll()
+    for descriptor in descriptors:
+        waiting.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in waiting.poll(patience_ms)}
+
+
+class _Aside(threading.Thread):
+    """Loads part by part, behind everybody else. `done`: an eventfd that can be read when all of it is loaded."""
+
+    def __init__(self) -> None:
+        super().__init__(name="agentwrap-loading", daemon=True)
+        self.done = os.eventfd(0, os.EFD_CLOEXEC)
+        self._left = deque(_PARTS)
+
+    def run(self) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        self._load()
+        os.eventfd_write(self.done, 1)
+
+    def _load(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                importlib.import_module(self._left.popleft())
+
+    def finish(self) -> None:
+        """What is left is loaded by the caller, at its own pace."""
+        with contextlib.suppress(OSError):  # only root gets a priority back (RLIMIT_NICE, getrlimit(2))
+            os.setpriority(os.PRIO_PROCESS, self.native_id or 0, 0)
+        self._load()
+        self.join()
+        os.close(self.done)
 
 
 def _say(channel: socket.socket, word: bytes) -> None:

@@ -8,7 +8,7 @@ import gc
 import resource
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from itertools import count
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from agentwrap.gateway.interception.interceptor import Interceptor
 
 _TELL_S = 0.05
-_QUEUE_S, _LAST_S, _STEP_S = 5.0, 0.3, 0.005
+_STEP_S, _QUEUE_LOOKS, _LAST_LOOKS = 0.005, 1000, 60
 _NO_ROOM_S = 0.02
 _SPINS = 16
 _DNS_PORT = 53
@@ -92,7 +92,7 @@ async def serve(ports: Ports, settings: Settings) -> None:
                 work.start_soon(stage.interceptor.upstream.warm)
             await stage.link.over.wait()
             if stage.link.leaving:
-                await _let_end(stage, ports.tcp)
+                await _let_end(stage, [one for one in (ports.tcp, ports.reverse) if one is not None])
             work.cancel_scope.cancel()
         outer.cancel_scope.cancel()
     if log is not None:
@@ -103,17 +103,23 @@ async def serve(ports: Ports, settings: Settings) -> None:
     await stage.link.leave()
 
 
-async def _let_end(stage: Stage, listener: socket.socket) -> None:
-    """The programs are gone: who still waits is accepted and judged, and what is under way has a moment to end."""
+async def _let_end(stage: Stage, listeners: Sequence[socket.socket]) -> None:
+    """The programs are gone: who still waits is accepted and judged, and what is under way has a moment to end.
+
+    A moment is counted in looks, each a turn for everybody: on a busy machine seconds pass without one.
+    """
     waiting = select.poll()
-    waiting.register(listener, select.POLLIN)
-    with trio.move_on_after(_QUEUE_S):
+    for listener in listeners:
+        waiting.register(listener, select.POLLIN)
+    await trio.sleep(_STEP_S)
+    for _ in range(_QUEUE_LOOKS):
+        if not waiting.poll(0):
+            break
         await trio.sleep(_STEP_S)
-        while waiting.poll(0):  # noqa: ASYNC110 - the one who accepts empties it
-            await trio.sleep(_STEP_S)
-    with trio.move_on_after(_LAST_S):
-        while stage.live:  # noqa: ASYNC110 - nothing waits for this but us
-            await trio.sleep(_STEP_S)
+    for _ in range(_LAST_LOOKS):
+        if not stage.live:
+            break
+        await trio.sleep(_STEP_S)
 
 
 def _take_descriptors() -> None:

@@ -6,8 +6,8 @@ machine's; the tracer leads connections to model servers here, and clients may b
 """
 
 import errno
-import mmap
 import os
+import select
 import signal
 import socket
 import threading
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Tier = Literal["wall", "guard", "capture"]
 _READY_S = 20.0
-_LEAVING_S, _LOOK_S = 10.0, 0.05
+_SILENT_S, _LOOK_S = 30.0, 0.05
 _CHANNEL_BYTES = 4 << 20
 _NAMESPACES = ("user", "net", "mnt")
 _PUBLISHED = "published:"
@@ -69,14 +69,10 @@ class Traffic(Protocol):
 
 
 class CapturePorts(msgspec.Struct, frozen=True):
-    """Capture tier: where connections are led to, where the reverse proxy listens, both on 127.0.0.1.
-
-    `used`: shared with the tracer, which sets the first byte when it leads a connection here.
-    """
+    """Capture tier: where connections are led to, where the reverse proxy listens, both on 127.0.0.1."""
 
     tcp: int
     reverse: int
-    used: mmap.mmap
 
 
 class StartedGateway(msgspec.Struct):
@@ -98,8 +94,9 @@ class StartedGateway(msgspec.Struct):
     inside: list[socket.socket] = msgspec.field(default_factory=list)
     loading: "Loading | None" = None
     _over: bool = False
-    _dismissed: bool = False
     _ready: bool = False
+    _heard: int = 0  # pieces of what it said, the last one in work if `_noting`
+    _noting: bool = False
     _thread: threading.Thread | None = None
     _frames: "FrameReader | None" = None
     _early: "list[Message]" = msgspec.field(default_factory=list)  # came together with its first word
@@ -179,8 +176,11 @@ class StartedGateway(msgspec.Struct):
                 data = b""
             if not data:
                 break
+            self._noting = True
+            self._heard += 1
             for messages in frames.feed(data):
                 self._note(messages, put, flush)
+            self._noting = False
         left = self._has_left()
         if self.traffic is not None:
             put(self.traffic.finish(lost=not left))
@@ -194,8 +194,6 @@ class StartedGateway(msgspec.Struct):
 
     def _has_left(self) -> bool:
         """Whether it ended because it was told to, having told everything; waits for its end."""
-        if self._dismissed:
-            return True
         try:
             ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         except ChildProcessError:
@@ -245,31 +243,34 @@ class StartedGateway(msgspec.Struct):
     def close(self) -> None:
         """The tree is gone: let the gateway tell its last rows, and end it."""
         self._over = True
-        if self._was_needed():
-            self.tell(b"Q")
-        else:
-            self._dismissed = True
-            self._kill()
+        self.tell(b"Q")
         if self._thread is not None:
-            deadline = time.monotonic() + _LEAVING_S
-            while self._thread.is_alive() and time.monotonic() < deadline:
-                self._thread.join(_LOOK_S)
-                self.keep_going()
-            if self._thread.is_alive():
+            self._hear_out(self._thread)
+        self._end()
+
+    def _hear_out(self, thread: threading.Thread) -> None:
+        """Until it has left and all that it told is noted. One that hangs is killed, which is told as a gap."""
+        heard, since = self._heard, time.monotonic()
+        while thread.is_alive():
+            thread.join(_LOOK_S)
+            self.keep_going()
+            now = time.monotonic()
+            if heard != self._heard or self._noting or self._says_something():
+                heard, since = self._heard, now
+            elif now - since > _SILENT_S:
                 # Killed unreaped, so that the thread sees how it ended and tells what is missing.
                 self._signal(signal.SIGKILL)
-                self._thread.join(_LEAVING_S)
-        self._end()
+
+    def _says_something(self) -> bool:
+        """Whether there is something to hear, which the thread has not come to yet."""
+        waiting = select.poll()
+        waiting.register(self.channel, select.POLLIN)
+        return [state for _, state in waiting.poll(0)] == [select.POLLIN]
 
     def abandon(self) -> None:
         """Nothing ran."""
         self._over = True
         self._end()
-
-    def _was_needed(self) -> bool:
-        """Whether it may have something left to do or to tell: else nobody waits for one that is still loading."""
-        ports = self.capture_ports
-        return ports is None or bool(ports.used[0]) or self._ready
 
     def _signal(self, number: int) -> None:
         try:
@@ -385,7 +386,7 @@ def start_capture(loading: "Loading", reverse: socket.socket | None = None) -> S
     inside = {"tcp": _listener(), "reverse": reverse or _listener()}
     gateway = _given(loading, "capture", {**inside, **_diagnosis()})
     tcp_port, reverse_port = (int(sock.getsockname()[1]) for sock in inside.values())
-    gateway.capture_ports = CapturePorts(tcp_port, reverse_port, mmap.mmap(-1, mmap.PAGESIZE))
+    gateway.capture_ports = CapturePorts(tcp_port, reverse_port)
     gateway.loading = loading
     gateway.inside = list(inside.values())
     return gateway

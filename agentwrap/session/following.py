@@ -183,4 +183,4 @@ def _capture(following: Following) -> "CaptureSettings | None":
 
     options, ports = following.options, gateway.capture_ports
     targets = model_servers(options.environment, options.intercept)
-    return CaptureSettings(ports.tcp, gateway.callers, targets, ports.used)
+    return CaptureSettings(ports.tcp, gateway.callers, targets)

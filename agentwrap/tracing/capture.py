@@ -7,7 +7,6 @@ gap.
 """
 
 import errno
-import mmap
 import os
 import select
 import socket
@@ -51,13 +50,11 @@ class CaptureSettings:
     """The gateway, and whose connections go to it. `tcp_port`: of its listener on 127.0.0.1.
 
     `callers`: the SEQPACKET socket that tells it who calls. `targets`: servers besides port 443 of every address.
-    `used`: memory shared with the supervisor, whose first byte is set when a connection is led to the gateway.
     """
 
     tcp_port: int
     callers: socket.socket
     targets: frozenset[Target]
-    used: mmap.mmap
 
 
 class Capture:
@@ -239,7 +236,6 @@ class Capture:
             return PASS
         inode = os.fstat(sock.fileno()).st_ino
         port = _bind_source(sock)
-        self._settings.used[0] = 1
         caller = Caller(inode, port, call.process.pid, call.process.span, "tcp", str(to.plain), to.port)
         self._settings.callers.send(encode(caller), socket.MSG_DONTWAIT)
         self._led[inode] = to

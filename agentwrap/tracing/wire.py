@@ -13,7 +13,7 @@ from typing import TypeGuard
 
 import msgspec
 
-from agentwrap.events import EXCHANGE_NEWS, Content, ExchangeNews, Item
+from agentwrap.events import EXCHANGE_NEWS, MCP_NEWS, Content, ExchangeNews, Item, McpNews
 
 HEADER = struct.Struct("!I")
 MAX_FRAME_BYTES = 512 << 20
@@ -82,12 +82,12 @@ class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="kind"):
 
 Status = Standing | Failed | Stopped | MainEnded | AllEnded | AckWanted | Ready
 STATUS = (Standing, Failed, Stopped, MainEnded, AllEnded, AckWanted, Ready)
-Message = Item | Status | ExchangeNews
+Message = Item | Status | ExchangeNews | McpNews
 
 
 def is_item(message: object) -> TypeGuard[Item]:
     """Whether a message is for the recorder as it is."""
-    return not isinstance(message, (*STATUS, *EXCHANGE_NEWS))
+    return not isinstance(message, (*STATUS, *EXCHANGE_NEWS, *MCP_NEWS))
 
 
 class Sender:

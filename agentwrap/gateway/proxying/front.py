@@ -36,8 +36,13 @@ class Front:
         self._stage = stage
         self._upstream = stage.interceptor.upstream if stage.interceptor is not None else Upstream(os.environ)
 
-    async def serve(self, client: socket.socket, caller: Caller | None, nursery: trio.Nursery) -> None:
-        """One client, to its end. Raises nothing of the client's or of a server's doing."""
+    def begin(self, client: socket.socket, caller: Caller | None, nursery: trio.Nursery) -> None:
+        """Serve one client to its end, in a task of `nursery`."""
+        self._stage.live += 1
+        nursery.start_soon(self._serve, client, caller, nursery)
+
+    async def _serve(self, client: socket.socket, caller: Caller | None, nursery: trio.Nursery) -> None:
+        """Raises nothing of the client's or of a server's doing."""
         conversation = _Conversation(self._stage, self._upstream, client, caller, nursery)
         try:
             await conversation.run()
@@ -49,6 +54,7 @@ class Front:
         finally:
             await conversation.leave()
             close(client)
+            self._stage.live -= 1
 
 
 class _Conversation:

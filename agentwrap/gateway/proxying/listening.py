@@ -41,4 +41,4 @@ async def serve(
         except OSError:  # another user, or gone already
             abort(client)
             continue
-        nursery.start_soon(front.serve, client, caller, nursery)
+        front.begin(client, caller, nursery)

@@ -1,0 +1,26 @@
+"""What a configuration declares of MCP servers, as values. Pure: files are read elsewhere."""
+
+from typing import Literal
+
+import msgspec
+
+Client = Literal[
+    "claude-code", "claude-desktop", "cursor", "vscode", "codex", "gemini", "opencode", "mcp.json", "hand", "policy"
+]
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """One server. `command` and `arguments` (stdio) or `url` (HTTP); texts as in the file, placeholders not replaced.
+
+    `name`: its name there. `config`: the file, or the option, that declares it. `scope`: whose file it is.
+    """
+
+    name: bytes
+    client: Client
+    config: bytes = b""
+    scope: Literal["user", "project", "system", "command"] = "user"
+    command: bytes = b""
+    arguments: tuple[bytes, ...] = ()
+    environment: tuple[tuple[bytes, bytes], ...] = ()
+    cwd: bytes = b""
+    url: bytes = b""
