@@ -475,3 +475,54 @@ except OSError as error: print(type(error).__name__)
     assert ran.stdout.split()[0] in (b"OSError", b"PermissionError")
     assert exchanges(ran) == [("https", MODEL, "/x")]
     assert coverage(ran) == "witness capture"
+
+
+STOPPED_AT_THE_ANSWER = """
+import http.client, os, signal, urllib.parse
+def words(path):
+    with open(path) as file: return file.read().split()
+def gateway():
+    pid = os.getpid()
+    while True:
+        for child in words(f"/proc/{pid}/task/{pid}/children"):
+            if words(f"/proc/{child}/comm") == ["aw-gateway"]: return int(child)
+        pid = int(words(f"/proc/{pid}/stat")[3])
+pid = gateway()
+url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+link = http.client.HTTPConnection(url.hostname, url.port, timeout=120)
+link.request("GET", url.path + "/models")
+answer = link.getresponse().read()
+os.kill(pid, signal.SIGSTOP)
+os.write(1, answer)
+os._exit(0)
+"""
+
+
+def test_what_passed_just_before_the_end_is_told(world: World) -> None:
+    """The program ends before the gateway has said a word; it is stopped and has not even told that it listens."""
+    env = {"OPENAI_BASE_URL": f"http://127.0.0.1:{PORT}/v1"}
+    ran = world.run(sys.executable, "-c", STOPPED_AT_THE_ANSWER, options=("--network", "host"), env=env)
+    assert ran.stdout == b"127.0.0.1 127.0.0.1:8123 /v1/models\n", ran.stderr
+    assert exchanges(ran) == [("http", "127.0.0.1", "/v1/models")]
+    assert [e.data["status"] for e in ran.events("http.exchange")] == [200]
+    assert ran.gaps() == []
+
+
+def test_who_waited_while_the_gateway_loaded_is_served_though_the_run_is_over(world: World) -> None:
+    script = """
+import os, socket, urllib.parse
+url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
+link = socket.create_connection((url.hostname, url.port))
+link.sendall(f"GET {url.path}/models HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\nConnection: close\\r\\n\\r\\n".encode())
+link.shutdown(socket.SHUT_WR)
+"""
+    env = {"OPENAI_BASE_URL": f"http://127.0.0.1:{PORT}/v1"}
+    ran = world.run(sys.executable, "-S", "-c", script, options=("--network", "host"), env=env)
+    assert ran.status == 0, ran.stderr
+    assert [path for _, _, path in exchanges(ran)] == ["/v1/models"]
+    assert ran.gaps() == []
+
+
+def test_a_gateway_that_nobody_came_to_is_not_waited_for(world: World) -> None:
+    ran = world.run("true", options=("--network", "host"))
+    assert (ran.status, ran.gaps(), exchanges(ran)) == (0, [], []), ran.stderr
