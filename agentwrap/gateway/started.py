@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
-from agentwrap.events import EXCHANGE_NEWS, ExchangeNews, Gap, Item
+from agentwrap.events import EXCHANGE_NEWS, MCP_NEWS, ExchangeNews, Gap, Item, McpNews
 from agentwrap.gateway.connector import OWN4, OWN6, Connector, Refusal
 from agentwrap.gateway.netlink import channel
 from agentwrap.gateway.reach import reach_of
@@ -57,9 +57,9 @@ class GuardPorts(msgspec.Struct, frozen=True):
 
 
 class Traffic(Protocol):
-    """Who makes items of the exchanges that pass."""
+    """Who makes items of the exchanges that pass, and of what was judged about MCP messages in them."""
 
-    def read(self, news: ExchangeNews) -> list[Item]:
+    def read(self, news: ExchangeNews | McpNews) -> list[Item]:
         """What the next news make."""
         ...
 
@@ -223,7 +223,7 @@ class StartedGateway(msgspec.Struct):
                 self.ca_pem = message.ca_pem
             elif isinstance(message, wire.Failed):
                 self.failure = _failure_of(message).rstrip().rpartition("\n")[2]
-            elif isinstance(message, EXCHANGE_NEWS):
+            elif isinstance(message, (*EXCHANGE_NEWS, *MCP_NEWS)):
                 items += self.traffic.read(message) if self.traffic is not None else []
             elif wire.is_item(message):
                 items.append(message)

@@ -20,6 +20,7 @@ from agentwrap.errors import EXIT_FAILED, EXIT_NOT_COVERED, EXIT_TIMEOUT, Agentw
 from agentwrap.launching.options import Outcome, RunOptions, errno_name, option_words
 from agentwrap.session.endings import clock_jump, die_of, end_orphans, tracer_lost
 from agentwrap.session.following import WATCHED_SIGNALS, Following, fork_tracer, working_directory
+from agentwrap.session.mcp_traffic import McpTraffic
 from agentwrap.session.model_traffic import ModelTraffic
 from agentwrap.session.process_spans import ProcessSpans
 from agentwrap.session.session_files import OfTheRun, attach
@@ -64,6 +65,7 @@ class Session:
         self._spans = ProcessSpans()
         self._own = OfTheRun()
         self._claims: ClaimsServer | None = None
+        self._mcp: McpTraffic | None = None
 
     def _now(self) -> int:
         return time.monotonic_ns() - self._start_ns
@@ -213,17 +215,20 @@ class Session:
             )
         if self._claims is not None:
             self._claims.start(self._pump.put, self._spans.of)
+        self._mcp = McpTraffic(self._pump.put, self._now)
         if self._around.gateway is not None:
-            self._around.gateway.traffic = ModelTraffic(self._now)
+            self._around.gateway.traffic = ModelTraffic(self._now, self._mcp)
             self._around.gateway.attend(self._noting(self._around.gateway), self._pump.flush, self._now)
 
     def _noting(self, gateway: "StartedGateway") -> "Callable[[list[Item]], None]":
-        """As `_hearing`, and what tells this run's session files is noted."""
-        put = self._hearing(gateway)
+        """As `_hearing`, and what tells this run's session files, or calls of MCP servers, is noted."""
+        put, mcp = self._hearing(gateway), self._mcp
+        assert mcp is not None
 
         def hear(items: "list[Item]") -> None:
             self._own.see(items)
             put(items)
+            mcp.see(items)
 
         return hear
 
@@ -445,6 +450,8 @@ class Session:
         status, outcome = self.outcome.status, self.outcome
         lost = self._around.close()
         outcome.failure = outcome.failure or lost
+        if self._mcp is not None:
+            self._mcp.finish()
         if self._desk is not None:
             self._desk.close()
         if self._claims is not None:

@@ -4,23 +4,32 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from agentwrap.events import ExchangeNews, Gap, Item
+from agentwrap.events import MCP_NEWS, ExchangeNews, Gap, Item, McpNews
 
 if TYPE_CHECKING:
     from agentwrap.models.decoder import Decoder
+    from agentwrap.session.mcp_traffic import McpTraffic
 
 
 class ModelTraffic:
-    """Makes items of what the gateway tells. Used by the one thread that hears it; `now`: ns since the start."""
+    """Makes items of what the gateway tells. Used by the one thread that hears it; `now`: ns since the start.
 
-    def __init__(self, now: Callable[[], int]) -> None:
+    `mcp` hears of every exchange, too, and of what was judged about MCP messages.
+    """
+
+    def __init__(self, now: Callable[[], int], mcp: "McpTraffic | None" = None) -> None:
         self._now = now
+        self._mcp = mcp
         self._items: list[Item] = []
         self._decoder: Decoder | None = None
         self._broken = False
 
-    def read(self, news: ExchangeNews) -> list[Item]:
+    def read(self, news: ExchangeNews | McpNews) -> list[Item]:
         """What the next news make."""
+        if isinstance(news, MCP_NEWS):
+            return self._mcp.feed(news) if self._mcp is not None else []
+        if self._mcp is not None:
+            self._mcp.exchange(news)
         if not self._broken:
             try:
                 if self._decoder is None:

@@ -14,6 +14,7 @@ from agentwrap.launching.authority_files import AuthorityFiles
 from agentwrap.launching.options import RunOptions, option_words
 from agentwrap.session.endings import clock_jump
 from agentwrap.session.following import working_directory
+from agentwrap.session.mcp_traffic import McpTraffic
 from agentwrap.session.model_traffic import ModelTraffic
 
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -97,7 +98,8 @@ class ProxySession:
             raise AgentwrapError(
                 "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
             )
-        self._gateway.traffic = ModelTraffic(self._now)
+        self._mcp = McpTraffic(self._pump.put, self._now)
+        self._gateway.traffic = ModelTraffic(self._now, self._mcp)
         self._gateway.attend(self._pump.put, self._pump.flush, self._now)
 
     def lines(self) -> list[str]:
@@ -124,6 +126,7 @@ class ProxySession:
             number = info.si_signo if info is not None else 0
         ended(number)
         self._gateway.close()
+        self._mcp.finish()
         self._files.remove()
         failure = self._gateway.failure or ("" if number else "the gateway ended")
         self._pump.put(

@@ -1,0 +1,143 @@
+"""Compares what a recording says of an agent's MCP traffic with sequences that were once taken between agent and server.
+
+By hand, as `run_agents`: AGENTWRAP_LAB=FOLDER python tests/real/mcp_traffic.py [CASE...] [--user root|plain|PROFILE]
+
+The lab keeps, for each agent, every message of one session (`configs/mcp-sequence-AGENT.json`). Paths, ids and versions
+differ from run to run; the order of what is asked and answered does not.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
+
+from real import run_agents  # noqa: E402  run by hand, nobody has set the path
+from real.run_agents import Run  # noqa: E402
+from wrapping import Event, events  # noqa: E402
+
+from agentwrap.recording.reader import Reader  # noqa: E402
+
+CASES = ("claude:mcp", "codex:mcp", "codex:mcp/gpt-6-sol")
+MODEL = "127.0.0.1:8099"
+WRITTEN = "from-mcp.txt"
+_PATH = re.compile(r"(?:file://)?(?:LAB|/var/tmp/agent-lab|[\w./-]*?)/?runs/[\w.-]+/repo")
+_LEFT_OUT = "bytes of JSON left out"
+
+
+def run(case: str, user: str, *options: str, label: str = "") -> Run:
+    """Run a case such as `codex:mcp/gpt-6-sol` (another model: another way to call tools)."""
+    name, _, model = case.partition("/")
+    more = ["--model", model] if model else []
+    options = ("--intercept", MODEL, *options)
+    return run_agents.run(name, user, *options, more=more, label=f"-mcp-{model}{label}")
+
+
+def faults(run: Run, *, served: bool = True) -> Iterator[str]:
+    """What does not agree, one sentence each. `served`: the writing tool was allowed."""
+    if run.result["mcp_ok"] != served:
+        yield f"the lab says mcp_ok = {run.result['mcp_ok']!r}"
+    if run.result["rc"] != 0:
+        yield f"the lab says rc = {run.result['rc']!r}"
+    rows = events(run.recording)
+    sessions = [row for row in rows if row.kind == "mcp.session"]
+    if [row.data["server"] for row in sessions] != ["fs"]:
+        yield f"sessions: {[row.data for row in sessions]}"
+        return
+    if any(row.kind == "gap" and row.data["what"].startswith("mcp") for row in rows):
+        yield f"gaps: {[row.data for row in rows if row.kind == 'gap']}"
+    yield from _messages(run, rows, served=served)
+    yield from _story(rows, served=served)
+
+
+def messages(run: Run, rows: list[Event]) -> list[tuple[str, Any]]:
+    """Direction and content of every message that client or server said, in the recording's order."""
+    found = []
+    with Reader.open(run.recording) as reader:
+        for row in rows:
+            if row.kind == "mcp.message" and not row.data.get("ours"):
+                body = b"".join(piece or b"" for piece in reader.body(row.seq, "body"))
+                found.append((row.data["number"], "C->S" if row.data["up"] else "S->C", json.loads(body)))
+    return [(way, message) for _number, way, message in sorted(found, key=lambda one: one[0])]
+
+
+def _messages(run: Run, rows: list[Event], *, served: bool) -> Iterator[str]:
+    agent = run.case.partition(":")[0]
+    found = run_agents.lab()
+    assert found is not None
+    saved = json.loads((found / f"agents/configs/mcp-sequence-{agent}.json").read_text())
+    said = messages(run, rows)
+    for way in ("C->S", "S->C"):
+        mine = [_normal(message) for direction, message in said if direction == way]
+        theirs = [_normal(one["msg"]) for one in saved if one["dir"] == way]
+        # An agent asks for what its scenario's model says; what it says by itself comes first.
+        for number, (one, other) in enumerate(zip(mine, theirs, strict=False)):
+            if one != other and served:
+                yield f"{way} message {number}: {json.dumps(one)[:300]} was {json.dumps(other)[:300]}"
+        if served and len(mine) < len(theirs):
+            yield f"{way}: {len(mine)} messages, there were {len(theirs)}"
+
+
+def _normal(message: Any) -> Any:
+    """Without what differs from run to run: paths, ids of calls and turns, long lists that the lab left out."""
+    if isinstance(message, dict):
+        kept = {key: _normal(value) for key, value in message.items() if key not in ("_meta", "id", "version")}
+        if isinstance(kept.get("tools"), list):
+            kept["tools"] = "tools"
+        if isinstance(kept.get("_meta"), dict):
+            kept["_meta"] = sorted(kept["_meta"])
+        return kept
+    if isinstance(message, list):
+        return [_normal(one) for one in message]
+    return _PATH.sub("REPO", message) if isinstance(message, str) else message
+
+
+def _story(rows: list[Event], *, served: bool) -> Iterator[str]:
+    """The model's tool call, the MCP call and the server's write are one story."""
+    calls = [row.data for row in rows if row.kind == "mcp.call" and row.data["method"] == "tools/call"]
+    if not calls:
+        yield "no tools/call"
+    tools = {row.data["tool"]: row.data for row in rows if row.kind == "tool.call"}
+    for one in calls:
+        if not one.get("tool_call"):
+            yield f"{one['call']} {one.get('tool')} is joined to no tool call of the model's"
+        elif one["tool_call"] not in tools:
+            yield f"{one['call']} is joined to {one['tool_call']}, which is not there"
+    ended = {row.data["call"]: row.data["ending"] for row in rows if row.kind == "mcp.result"}
+    writes = [one["call"] for one in calls if one.get("tool") == "write_file"]
+    wanted = "complete" if served else "denied"
+    if [ended.get(call) for call in writes] != [wanted] * len(writes) or not writes:
+        yield f"write_file ended as {[ended.get(call) for call in writes]}"
+    server = next(row.span for row in rows if row.kind == "mcp.session")
+    written = [row for row in rows if row.kind == "file.edit" and row.subject.endswith(WRITTEN)]
+    if served and [row.span for row in written] != [server]:
+        yield f"{WRITTEN} was written by {[row.span for row in written]}, the server is {server}"
+
+
+def main() -> int:
+    """Run the cases that are named, or all of them."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    parser.add_argument("--user", default="root")
+    parser.add_argument("--option", action="append", default=[])
+    arguments = parser.parse_args()
+    failed = 0
+    for case in arguments.cases:
+        done = run(case, arguments.user, *arguments.option)
+        found = list(faults(done))
+        joined = {}
+        for row in events(done.recording, "mcp.call"):
+            how = row.data.get("joined") or "nothing"
+            joined[how] = joined.get(how, 0) + 1
+        print(f"{'FAULTS' if found else 'ok'}  {case} ({arguments.user})  {done.recording}  joined by {joined}")
+        print("".join(f"    {one}\n" for one in found), end="")
+        failed += bool(found)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
