@@ -53,6 +53,7 @@ from agentwrap.events.mcp import (
     McpEnded,
     McpFinding,
     McpHello,
+    McpJoined,
     McpMessage,
     McpResult,
     McpSession,
@@ -132,6 +133,7 @@ AnyEvent = (
     | McpMessage
     | McpHello
     | McpCall
+    | McpJoined
     | McpResult
     | McpDecision
     | McpTool
@@ -194,6 +196,7 @@ __all__ = [
     "McpEnded",
     "McpFinding",
     "McpHello",
+    "McpJoined",
     "McpJudged",
     "McpMessage",
     "McpNews",

@@ -18,9 +18,10 @@ McpResultEnding = Literal[
 ]
 McpSessionEnding = Literal["client-closed", "server-closed", "server-exited", "run-ended", "lost"]
 McpToolChange = Literal["new", "same", "changed", "removed"]
+McpJoin = Literal["", "id", "content", "time"]
 McpFindingWhat = Literal[
     "tool-changed", "tool-shadowed", "unknown-reply", "repeated-reply", "repeated-id", "not-json", "not-mcp",
-    "ambiguous-json", "self-approval", "late-reply",
+    "ambiguous-json", "self-approval", "late-reply", "too-long",
 ]  # fmt: skip
 
 
@@ -49,7 +50,8 @@ class McpMessage(Event, frozen=True, kw_only=True, tag="mcp.message"):
 
     `up`: from client to server. `ours`: neither said it, agentwrap did (a denial, progress while held). `id`: as JSON
     text. `call`: the call that it belongs to. `passed`: it went on to the other side. `body`: its bytes, without the
-    line's end (stdio) or the event's frame (SSE). `exchange`: of HTTP, its number in `http.exchange`.
+    line's end (stdio) or the event's frame (SSE). `exchange`: of HTTP, its number in `http.exchange`. `piece`: 0 for a
+    whole message; else this is the n-th piece, from 1, of a line that is too long to be read as one.
     """
 
     session: str
@@ -62,6 +64,7 @@ class McpMessage(Event, frozen=True, kw_only=True, tag="mcp.message"):
     ours: bool = False
     passed: bool = True
     exchange: str = ""
+    piece: int = 0
     body: Body = Body()
 
     @property
@@ -107,7 +110,7 @@ class McpCall(Event, frozen=True, kw_only=True, tag="mcp.call"):
     omitted_bytes: int = 0
     digest: str = ""
     tool_call: str = ""
-    joined: Literal["", "id", "content", "time"] = ""
+    joined: McpJoin = ""
     retry_of: str = ""
     agent: bytes = b""
     on_behalf_of: bytes = b""
@@ -115,6 +118,22 @@ class McpCall(Event, frozen=True, kw_only=True, tag="mcp.call"):
     @property
     def subject(self) -> bytes:
         return self.tool or self.method
+
+
+class McpJoined(Event, frozen=True, kw_only=True, tag="mcp.joined"):
+    """A call was found to carry out a model's tool call, later than it began: the model's answer was read after it.
+
+    `tool_call`, `joined`: as in `mcp.call`.
+    """
+
+    call: str
+    session: str
+    tool_call: str
+    joined: McpJoin
+
+    @property
+    def subject(self) -> bytes:
+        return self.tool_call.encode()
 
 
 class McpResult(Event, frozen=True, kw_only=True, tag="mcp.result"):

@@ -119,3 +119,43 @@ CREATE VIEW claim AS
   SELECT seq, at_ns, span, pid, data ->> 'said' AS said, data ->> 'name' AS name, data ->> 'id' AS id,
     data ->> 'parent' AS parent, data ->> 'status' AS status, data ->> 'told_ns' AS told_ns, data ->> 'data' AS data
   FROM event WHERE kind = 'claim';
+CREATE VIEW mcp_session AS
+  SELECT id AS session, parent AS span, data ->> 'pid' AS pid, data ->> 'server' AS server,
+    coalesce(data ->> 'transport', 'stdio') AS transport, coalesce(data ->> 'how', 'config') AS how,
+    data ->> 'config' AS config, data -> 'command' AS command, data ->> 'url' AS url,
+    data ->> 'protocol' AS protocol, data ->> 'client_name' AS client_name,
+    data ->> 'client_version' AS client_version, data ->> 'server_name' AS server_name,
+    data ->> 'server_version' AS server_version, start_ns, end_ns, status AS ending,
+    data ->> 'messages' AS messages, data ->> 'up_bytes' AS up_bytes, data ->> 'down_bytes' AS down_bytes
+  FROM span WHERE kind = 'session';
+CREATE VIEW mcp_call AS
+  SELECT s.id AS call, s.data ->> 'session' AS session, s.data ->> 'server' AS server, s.data ->> 'process' AS span,
+    s.data ->> 'pid' AS pid, coalesce(s.data ->> 'up', 1) AS up, s.data ->> 'method' AS method,
+    s.data ->> 'tool' AS tool, s.data ->> 'id' AS id, coalesce(s.data ->> 'modern', 0) AS modern,
+    asked.data ->> 'arguments' AS arguments, s.data ->> 'digest' AS digest, s.data ->> 'tool_call' AS tool_call,
+    s.data ->> 'joined' AS joined, s.data ->> 'retry_of' AS retry_of, s.data ->> 'agent' AS agent,
+    s.data ->> 'on_behalf_of' AS on_behalf_of, s.start_ns, s.end_ns, s.status AS ending, s.data ->> 'error' AS error,
+    s.data ->> 'size' AS size, s.data ->> 'result_digest' AS result_digest, told.data ->> 'text' AS text,
+    s.data ->> 'claimed_ns' AS claimed_ns, s.data ->> 'decision' AS verdict, s.data ->> 'rule' AS rule,
+    judged.data ->> 'why' AS why, s.data ->> 'ask' AS ask, s.data ->> 'call_seq' AS call_seq,
+    s.data ->> 'decision_seq' AS decision_seq, s.data ->> 'result_seq' AS result_seq
+  FROM span s LEFT JOIN event asked ON asked.seq = s.data ->> 'call_seq'
+    LEFT JOIN event judged ON judged.seq = s.data ->> 'decision_seq'
+    LEFT JOIN event told ON told.seq = s.data ->> 'result_seq'
+  WHERE s.kind = 'mcp';
+CREATE VIEW mcp_tool AS
+  SELECT seq, at_ns, data ->> 'session' AS session, data ->> 'server' AS server, data ->> 'name' AS name,
+    data ->> 'digest' AS digest, coalesce(data ->> 'change', 'new') AS change, data ->> 'before' AS before,
+    data ->> 'pinned' AS pinned, data ->> 'shadows' AS shadows, data ->> 'description' AS description
+  FROM event WHERE kind = 'mcp.tool';
+CREATE VIEW mcp_message AS
+  SELECT seq, at_ns, data ->> 'session' AS session, data ->> 'number' AS number, data ->> 'up' AS up,
+    data ->> 'sort' AS sort, data ->> 'method' AS method, data ->> 'id' AS id, data ->> 'call' AS call,
+    coalesce(data ->> 'ours', 0) AS ours, coalesce(data ->> 'passed', 1) AS passed,
+    data ->> 'exchange' AS exchange, coalesce(data ->> 'piece', 0) AS piece,
+    coalesce(data ->> '$.body.size', 0) AS bytes
+  FROM event WHERE kind = 'mcp.message';
+CREATE VIEW mcp_finding AS
+  SELECT seq, at_ns, data ->> 'what' AS what, data ->> 'session' AS session, data ->> 'server' AS server,
+    data ->> 'call' AS call, data ->> 'tool' AS tool, data ->> 'detail' AS detail
+  FROM event WHERE kind = 'mcp.finding';
