@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from agentwrap.tracing.afterlook import AfterLook
     from agentwrap.tracing.capture import Capture, CaptureSettings
     from agentwrap.tracing.guard import Guard
+    from agentwrap.tracing.interposing import Matcher
     from agentwrap.tracing.judging import StopJudge
 
 # With the recorder's own 20 ms these keep what a kill -9 can lose under 50 ms.
@@ -72,6 +73,9 @@ class TracerSettings(msgspec.Struct, frozen=True):
     loopback where connections are made here, by the tracer; `capture`: those to model servers are. `landlock`: the
     tree's own TCP connections are refused.
     `layers`, `plan`: the policy that calls are judged by, and what the kernel holds of it.
+    `servers`: which programs are MCP servers, `relay`: where they are handed over (`mcp.handover`; one end, the tracer's
+    alone); None: none is relayed. `gated`: rules speak of servers, so one that cannot be relayed may not run.
+    `root_server`: the command itself is a server of this name.
     """
 
     start_ns: int
@@ -89,6 +93,10 @@ class TracerSettings(msgspec.Struct, frozen=True):
     landlock: bool = False
     layers: "tuple[Layer, ...]" = ()
     plan: "EnforcementPlan | None" = None
+    servers: "Matcher | None" = None
+    relay: socket.socket | None = None
+    gated: bool = False
+    root_server: bytes = b""
 
 
 def _take_all_descriptors() -> None:
