@@ -9,15 +9,30 @@ from typing import Literal
 
 import msgspec
 
+from agentwrap.events.mcp import McpHow
+
 Headers = tuple[tuple[bytes, bytes], ...]
 ExchangeEnding = Literal["complete", "cut-by-client", "cut-by-server", "unreadable"]
+
+
+class OfMcp(msgspec.Struct, frozen=True):
+    """That an exchange belongs to MCP. `server`, `how`, `config`: as in `mcp.session`.
+
+    `endpoint`: a POST to where an old server (HTTP with SSE, 2024-11-05) said that its client should send messages:
+    the answers come elsewhere.
+    """
+
+    server: bytes
+    how: McpHow = "traffic"
+    config: bytes = b""
+    endpoint: bool = False
 
 
 class ExchangeBegan(msgspec.Struct, frozen=True, kw_only=True, tag="exchange.began", tag_field="kind"):
     """A request head is whole. `exchange`: number of this exchange in the run. `host`: by whose name it was allowed.
 
     `target`: as on the request line; `intercepted`: TLS was ended here. `span`, `pid`: who connected. `at_ns`: the
-    first byte of the head.
+    first byte of the head. `mcp`: it is one of MCP's.
     """
 
     exchange: int
@@ -33,6 +48,7 @@ class ExchangeBegan(msgspec.Struct, frozen=True, kw_only=True, tag="exchange.beg
     version: bytes
     headers: Headers
     intercepted: bool = False
+    mcp: OfMcp | None = None
 
 
 class ExchangeSent(msgspec.Struct, frozen=True, tag="exchange.sent", tag_field="kind"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from agentwrap.mcp.http import HttpServer
 from agentwrap.policy.layers import Layer
 from agentwrap.policy.model_hosts import ModelHosts
 
@@ -46,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `tier`: `capture` lets everything pass and only reads. `closed`: nothing at all. `host_ports`: of the machine's own
     loopback that may lead out, None for every one. `now`: nanoseconds since the start of the run. `own4`, `own6`: the
     agent's addresses in its namespace, empty without one. `unattended`: in mode `ask` there is nobody to ask.
+    `mcp_servers`: those that are declared with a URL (`agentwrap.mcp.http.http_servers`).
     `hosts`: whose TLS is ended here, by an authority with `run_id` in its name: `authority`, if it was made before.
     """
 
@@ -59,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ask_timeout_s: float = 300.0
     unattended: bool = False
     hosts: ModelHosts = ModelHosts()
+    mcp_servers: tuple[HttpServer, ...] = ()
     run_id: str = ""
     authority: "Authority | None" = None
 

@@ -40,6 +40,7 @@ from agentwrap.gateway.proxying.passing import PassingJudge
 from agentwrap.gateway.relay import abort
 from agentwrap.gateway.serve import Ports, Settings
 from agentwrap.gateway.stage import Stage
+from agentwrap.mcp.http import Recognition
 from agentwrap.policy.hosts import Address
 from agentwrap.tracing.wire import Ready
 
@@ -169,7 +170,7 @@ def _stage(ports: Ports, settings: Settings) -> Stage:
         resolver=Resolver(),
         asks=asks,
         admit=admit,
-        taps=_taps(link, settings.now),
+        taps=_taps(link, settings.now, Recognition(settings.mcp_servers)),
         interceptor=_interceptor(link, settings),
     )
     return stage
@@ -183,7 +184,7 @@ def _interceptor(link: Link, settings: Settings) -> "Interceptor | None":
     return Interceptor(settings.hosts, settings.run_id, link.put, settings.now, authority=settings.authority)
 
 
-def _taps(link: Link, now: Callable[[], int]) -> Callable[[About], Tap]:
+def _taps(link: Link, now: Callable[[], int], recognition: Recognition) -> Callable[[About], Tap]:
     """Taps with one count of exchanges."""
     numbers = count(1)
 
@@ -193,7 +194,7 @@ def _taps(link: Link, now: Callable[[], int]) -> Callable[[About], Tap]:
         def wanted(method: bytes, host: bytes, path: bytes) -> bool:
             return about.intercepted or recognise(method, host, path) is not None
 
-        return Tap(about, link.put, now, numbers.__next__, wanted)
+        return Tap(about, link.put, now, numbers.__next__, wanted, recognition)
 
     return tap
 

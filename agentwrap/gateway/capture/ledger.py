@@ -10,12 +10,16 @@ from agentwrap.events.exchange import (
     ExchangeEnded,
     ExchangeEnding,
     ExchangeMessage,
+    ExchangeNews,
     ExchangeReceived,
+    ExchangeRequested,
     ExchangeResponded,
     ExchangeSent,
 )
 from agentwrap.gateway.capture.about import About, Number, Put, Side, Wanted
 from agentwrap.gateway.capture.heads import AnswerHead, RequestHead
+from agentwrap.gateway.capture.sniffing import Sniff, sniffing
+from agentwrap.mcp.http import Recognition
 
 _EARLY = b"answered before the request had ended"
 
@@ -25,11 +29,13 @@ class Exchange:
 
     __slots__ = (
         *("number", "method", "upgrade", "wanted", "request_whole", "answered", "answer_whole", "stopped"),
-        *("sent_bytes", "received_bytes"),
+        *("sent_bytes", "received_bytes", "sniff", "mcp"),
     )
 
-    def __init__(self, number: int, method: bytes, upgrade: bytes, wanted: bool) -> None:
+    def __init__(self, number: int, method: bytes, upgrade: bytes, wanted: bool, sniff: Sniff | None = None) -> None:
         self.number = number
+        self.sniff = sniff
+        self.mcp = False
         self.method = method
         self.upgrade = upgrade
         self.wanted = wanted
@@ -45,13 +51,16 @@ class Exchange:
 class Ledger:
     """Begins and ends exchanges. `open`: in the order of the requests. `at_ns`: when the piece came that is read."""
 
-    def __init__(self, about: About, put: Put, number: Number, wanted: Wanted) -> None:
+    def __init__(
+        self, about: About, put: Put, number: Number, wanted: Wanted, recognition: Recognition | None = None
+    ) -> None:
         self.open: deque[Exchange] = deque()
         self.at_ns = 0
         self._about = about
         self._put = put
         self._number = number
         self._wanted = wanted
+        self._recognition = recognition
 
     def begin(self, head: RequestHead, at_ns: int) -> Exchange:
         """A head is whole, or will never be."""
@@ -59,50 +68,63 @@ class Ledger:
         number = self._number()
         host, path = _asked(head.target, about.host)
         wanted = self._wanted(head.method, host, path)
-        exchange = Exchange(number, head.method, head.upgrade, wanted)
-        self.open.append(exchange)
-        self._put(
-            ExchangeBegan(
-                exchange=number,
-                at_ns=at_ns,
-                connection=about.connection,
-                span=about.span,
-                pid=about.pid,
-                scheme=about.scheme,
-                host=about.host,
-                port=about.port,
-                method=head.method,
-                target=head.target,
-                version=head.version,
-                headers=head.headers,
-                intercepted=about.intercepted,
-            )
+        began = ExchangeBegan(
+            exchange=number,
+            at_ns=at_ns,
+            connection=about.connection,
+            span=about.span,
+            pid=about.pid,
+            scheme=about.scheme,
+            host=about.host,
+            port=about.port,
+            method=head.method,
+            target=head.target,
+            version=head.version,
+            headers=head.headers,
+            intercepted=about.intercepted,
         )
+        sniff = sniffing(self._recognition, began, wanted=wanted) if self._recognition is not None else None
+        exchange = Exchange(number, head.method, head.upgrade, wanted or sniff is not None, sniff)
+        self.open.append(exchange)
+        self._tell(exchange, began)
         return exchange
+
+    def _tell(self, exchange: Exchange, news: ExchangeNews) -> None:
+        if exchange.sniff is None:
+            self._put(news)
+            return
+        for one in exchange.sniff.take(news):
+            self._put(one)
+        exchange.wanted, exchange.mcp = exchange.sniff.wanted, exchange.sniff.found
+        if exchange.sniff.over:
+            exchange.sniff = None
 
     def sent(self, exchange: Exchange, pieces: list[bytes] | None, count: int) -> None:
         """Content of the request's body."""
         exchange.sent_bytes += count
         if pieces:
-            self._put(ExchangeSent(exchange.number, self.at_ns, pieces[0] if len(pieces) == 1 else b"".join(pieces)))
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            self._tell(exchange, ExchangeSent(exchange.number, self.at_ns, data))
 
     def request_ended(self, exchange: Exchange) -> None:
         """The request is whole."""
         exchange.request_whole = True
+        if exchange.mcp or exchange.sniff is not None:
+            self._tell(exchange, ExchangeRequested(exchange.number, self.at_ns))
         if exchange.answer_whole:
             self.end(exchange, "complete")
 
     def responded(self, exchange: Exchange, head: AnswerHead) -> None:
         """The final head."""
         exchange.answered = True
-        self._put(ExchangeResponded(exchange.number, self.at_ns, head.status, head.reason, head.headers))
+        self._tell(exchange, ExchangeResponded(exchange.number, self.at_ns, head.status, head.reason, head.headers))
 
     def received(self, exchange: Exchange, pieces: list[bytes] | None, count: int) -> None:
         """Content of the answer's body."""
         exchange.received_bytes += count
         if pieces:
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._put(ExchangeReceived(exchange.number, self.at_ns, data))
+            self._tell(exchange, ExchangeReceived(exchange.number, self.at_ns, data))
 
     def answer_ended(self, exchange: Exchange, detail: bytes = b"") -> None:
         """The answer is whole."""
@@ -114,7 +136,7 @@ class Ledger:
 
     def message(self, exchange: Exchange, up: bool, text: bool, data: bytes) -> None:
         """A WebSocket message."""
-        self._put(ExchangeMessage(exchange.number, self.at_ns, up, text, data))
+        self._tell(exchange, ExchangeMessage(exchange.number, self.at_ns, up, text, data))
 
     def stop(self, exchange: Exchange) -> None:
         """The client ended inside of the request; the server may still answer."""
@@ -144,10 +166,11 @@ class Ledger:
     def end(self, exchange: Exchange, ending: ExchangeEnding, detail: bytes = b"") -> None:
         """The last of an exchange."""
         self.open.remove(exchange)
-        self._put(
+        self._tell(
+            exchange,
             ExchangeEnded(
                 exchange.number, self.at_ns, ending, detail, exchange.sent_bytes, exchange.received_bytes
-            )
+            ),
         )
 
 

@@ -11,6 +11,7 @@ from agentwrap.gateway.capture.heads import AnswerHead, values
 from agentwrap.gateway.capture.ledger import Exchange, Ledger
 from agentwrap.gateway.capture.requests import Requests
 from agentwrap.gateway.capture.websocket import Socket
+from agentwrap.mcp.http import Recognition
 
 
 class Tap:
@@ -24,13 +25,23 @@ class Tap:
     target's own if that is an absolute one): whether its bodies are told, too. Heads and the end always are.
     `active`: False once nothing will ever be told again of this connection, so copies may stop.
 
+    `recognition` knows which exchanges are MCP's: those are told with their bodies, too.
+
     What is no exchange at all is told as one without a method that is unreadable.
     """
 
-    def __init__(self, about: About, put: Put, now: Now, number: Number, wanted: Wanted) -> None:
+    def __init__(
+        self,
+        about: About,
+        put: Put,
+        now: Now,
+        number: Number,
+        wanted: Wanted,
+        recognition: Recognition | None = None,
+    ) -> None:
         self.active = True
         self._now = now
-        self._ledger = Ledger(about, put, number, wanted)
+        self._ledger = Ledger(about, put, number, wanted, recognition)
         self._requests = Requests(self._ledger)
         self._answers = Answers(self._ledger, self._requests)
         self._socket: Socket | None = None
