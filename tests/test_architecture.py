@@ -32,9 +32,9 @@ ALLOWED: dict[str, set[str]] = {
     "gateway.callers": BASE,
     "tracing.wire": BASE,
     # What is known of MCP by itself; whoever stands between client and server is a process of its own.
-    "mcp": BASE,
+    "mcp": BASE | {"models"},
     "mcp.handover": BASE,
-    "mcp.relay": BASE | {"mcp", "mcp.handover", "tracing.wire"},
+    "mcp.relay": BASE | {"launching", "mcp", "mcp.handover", "tracing.wire"},
     "tracing": BASE | {"launching", "gateway.callers", "tracing.wire", "mcp", "mcp.handover"},
     "gateway": BASE | {"launching", "tracing.wire", "gateway.callers", "models", "mcp"},
     "models": BASE,
@@ -76,7 +76,9 @@ PURE = {
     *("approvals.registry", "approvals.messages", "approvals.permission"),
     *("tracing.stops", "tracing.registers", "tracing.processes", "tracing.noise", "tracing.syscalls"),
     *("tracing.guard.sockaddr", "tracing.guard.messages"),
-    *("mcp.declared", "mcp.gate", "mcp.decoder"),
+    *("mcp.declared", "mcp.configs", "mcp.gate", "mcp.decoder", "mcp.http", "mcp.http_exchanges"),
+    *("mcp.rpc", "mcp.lines", "mcp.sessions", "mcp.calls", "mcp.hellos"),
+    *("mcp.listings", "mcp.joining", "mcp.normal_form", "recording.mcp_spans"),
 }
 IMPURE = {
     *("os", "io", "shutil", "tempfile", "mmap", "fcntl", "sqlite3", "pathlib"),
