@@ -4,6 +4,7 @@ One SEQPACKET socket, tracer to relay. Its end means that the tracer is gone: no
 """
 
 import array
+import errno
 import os
 import socket
 
@@ -52,15 +53,21 @@ def hand_over(channel: socket.socket, taken: Taken, ends: Ends) -> None:
 
 
 def take_over(channel: socket.socket) -> tuple[Taken, Ends] | None:
-    """The next one; None at the end. Raises OSError (BlockingIOError where the channel does not block)."""
+    """The next one; None at the end.
+
+    Raises OSError: BlockingIOError where the channel does not block, EMFILE where there was no room for its descriptors
+    (unix(7): what does not fit is dropped, and the server is cut off from its client).
+    """
     room = socket.CMSG_SPACE(_FDS * 4)
     data, ancillary, _flags, _address = channel.recvmsg(_MAX_BYTES, room, socket.MSG_CMSG_CLOEXEC)
     fds = array.array("i")
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
-    if not data or len(fds) != _FDS:
+    if not data:
+        return None
+    if len(fds) != _FDS:
         for descriptor in fds:
             os.close(descriptor)
-        return None
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return _decode(data), Ends(*fds)

@@ -1,0 +1,1 @@
+"""The relay of servers on standard input and output: a process that stands between client and server."""

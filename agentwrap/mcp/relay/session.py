@@ -1,0 +1,149 @@
+"""One server and its client: two ways, and what is told of them.
+
+Bytes go on as they come. Where the policy has a say about a side, its lines go on as `judged` says.
+"""
+
+import os
+import select
+from collections.abc import Callable
+from typing import Protocol
+
+from agentwrap.events import McpBytes, McpClosed, McpOpened
+from agentwrap.events.mcp import McpSessionEnding
+from agentwrap.mcp.handover import Ends, Taken
+from agentwrap.mcp.relay.ends import end_of
+from agentwrap.mcp.relay.way import Watch, Way
+from agentwrap.tracing.wire import Message
+
+
+class Telling(Protocol):
+    """Who takes what is told."""
+
+    def put(self, item: Message) -> None:
+        """The next news."""
+        ...
+
+
+class Judging(Protocol):
+    """Who decides what becomes of the lines of a session."""
+
+    def received(self, way: Way, data: bytes) -> None:
+        """Bytes came; they are told already."""
+        ...
+
+    def ended(self, way: Way) -> None:
+        """No more come from that side."""
+        ...
+
+
+class Session:
+    """Stands from `Session` until `over`; then `close` tells how it ended. `now`: ns since the start of the run."""
+
+    def __init__(
+        self, number: int, taken: Taken, ends: Ends, *, watch: Watch, link: Telling, now: Callable[[], int]
+    ) -> None:
+        self.number, self.span, self.pid, self.server = number, taken.span, taken.pid, taken.server
+        self._link, self._now = link, now
+        self._watch = watch
+        self._process = _process(taken.pid)
+        self._first: McpSessionEnding | None = None
+        self._told = False
+        self.detail = b""
+        self.judged: Judging | None = None
+        link.put(
+            McpOpened(
+                session=number, at_ns=taken.at_ns, span=taken.span, pid=taken.pid, server=taken.server, how=taken.how,
+                config=taken.config, command=taken.command,
+            )
+        )  # fmt: skip
+        # All four, before any of them is looked at: two may be one socket.
+        client_in, server_in = end_of(ends.client_in, writes=False), end_of(ends.server_in, writes=True)
+        server_out, client_out = end_of(ends.server_out, writes=False), end_of(ends.client_out, writes=True)
+        self.up = Way(watch, client_in, server_in, self._received, self._ended, up=True)
+        self.down = Way(watch, server_out, client_out, self._received, self._ended, up=False)
+
+    @property
+    def ways(self) -> tuple[Way, Way]:
+        """Both directions."""
+        return self.up, self.down
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing goes on in either direction."""
+        return self.up.over and self.down.over
+
+    def pause(self, paused: bool) -> None:
+        """Whether the supervisor is far behind: nothing is read then."""
+        for way in self.ways:
+            way.paused = paused
+            way.look()
+
+    def _received(self, way: Way, data: bytes) -> None:
+        self._link.put(McpBytes(self.number, self._now(), way.up, data))
+        judged = self.judged
+        if judged is None:
+            way.send(data)
+        else:
+            judged.received(way, data)
+
+    def _ended(self, way: Way) -> None:
+        if self._first is None:
+            self._first = "client-closed" if way.up else "server-closed"
+        if self.judged is not None:
+            self.judged.ended(way)
+        way.finish()
+
+    def cut(self, detail: bytes) -> None:
+        """End it from here: both sides see the other one leave."""
+        self.detail = self.detail or detail
+        for way in self.ways:
+            way.cut()
+
+    def await_exit(self, handler: Callable[[int], None]) -> bool:
+        """Whether it has to be seen first if the server's process ends now; `handler` is called when it has.
+
+        A process's descriptors are closed a moment before it is over (exit(2)).
+        """
+        self._first = self._first or ("client-closed" if self.down.broken else "server-closed")
+        if self._process < 0 or self._first == "client-closed" or self.exited():
+            return False
+        self._watch.change(self._process, handler, reads=True, writes=False)
+        return True
+
+    def exited(self) -> bool:
+        """Whether the server's process is over."""
+        if self._process < 0:
+            return self._process == _GONE
+        waiting = select.poll()
+        waiting.register(self._process, select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def close(self, ending: McpSessionEnding | None = None) -> None:
+        """Tell its last news, once. `ending`: if it did not end by itself."""
+        if self._told:
+            return
+        self._told = True
+        for way in self.ways:
+            way.cut()
+        if ending is None:
+            ending = self._first or "lost"
+            if ending == "server-closed" and self.exited():
+                ending = "server-exited"
+        if self._process >= 0:
+            self._watch.drop(self._process)
+            os.close(self._process)
+            self._process = _NONE
+        self._link.put(McpClosed(session=self.number, at_ns=self._now(), ending=ending, detail=self.detail))
+
+
+_NONE, _GONE = -1, -2
+
+
+def _process(pid: int) -> int:
+    """A descriptor of the process (pidfd_open(2))."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return _GONE
+    except OSError:
+        return _NONE
