@@ -67,6 +67,8 @@ PURE = {
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
     *("recording.lists", "recording.spans", "recording.model_spans", "recording.span_row"),
     *("evidence.linking", "evidence.turns", "evidence.tool_arguments", "evidence.messages", "evidence.contexts"),
+    *(f"evidence.report.{name}" for name in ("controls", "fields", "facts", "principal", "reviewed", "said", "story")),
+    *(f"evidence.report.{name}" for name in ("completeness", "attribution", "decisions", "results", "written_policy")),
     *("launching.seccomp", "launching.plan", "launching.enforcement", "launching.survey", "launching.environment"),
     *("gateway.proxying.passing", "gateway.proxying.requests", "delivery.endpoint"),
     *("gateway.callers", "gateway.dns", "gateway.client_hello", "gateway.http_head", "gateway.first_flight"),
@@ -76,9 +78,9 @@ PURE = {
     *("approvals.registry", "approvals.messages", "approvals.permission"),
     *("tracing.stops", "tracing.registers", "tracing.processes", "tracing.noise", "tracing.syscalls"),
     *("tracing.guard.sockaddr", "tracing.guard.messages"),
-    *("mcp.declared", "mcp.configs", "mcp.gate", "mcp.decoder", "mcp.http", "mcp.http_exchanges"),
+    *("mcp.declared", "mcp.configs", "mcp.gate", "mcp.decoder", "mcp.http", "mcp.http_exchanges", "mcp.event_stream"),
     *("mcp.rpc", "mcp.lines", "mcp.sessions", "mcp.calls", "mcp.hellos"),
-    *("mcp.listings", "mcp.joining", "mcp.normal_form", "recording.mcp_spans"),
+    *("mcp.asked", "mcp.state", "mcp.listings", "mcp.joining", "mcp.normal_form", "recording.mcp_spans"),
 }
 IMPURE = {
     *("os", "io", "shutil", "tempfile", "mmap", "fcntl", "sqlite3", "pathlib"),

@@ -49,8 +49,8 @@ class McpMessage(Event, frozen=True, kw_only=True, tag="mcp.message"):
     """One message as it came. `number`: from 1 in its session, both sides counted together in our order.
 
     `up`: from client to server. `ours`: neither said it, agentwrap did (a denial, progress while held). `id`: as JSON
-    text. `call`: the call that it belongs to. `passed`: it went on to the other side. `body`: its bytes, without the
-    line's end (stdio) or the event's frame (SSE). `exchange`: of HTTP, its number in `http.exchange`. `piece`: 0 for a
+    text. `call`: the call that it belongs to. `passed`: it went on to the other side (false: denied, or held; the
+    decision tells how that ended). `body`: its bytes, without the line's end (stdio) or the event's frame (SSE). `exchange`: of HTTP, its number in `http.exchange`. `piece`: 0 for a
     whole message; else this is the n-th piece, from 1, of a line that is too long to be read as one.
     """
 

@@ -1,0 +1,219 @@
+"""A JSON-RPC message of MCP, read loosely: what sort it is and where its parts lie, as the bytes that came. Pure.
+
+Nothing is written again: an id is its JSON text (`1` is not `"1"`), arguments are a slice. What two readers could read
+in two ways (a key twice, bytes that are no UTF-8, `NaN`) is read all the same, as most clients and servers do (the last
+of two members counts), and `odd` says so. Nothing foreign makes it raise. Knows nothing of sessions and calls.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+
+import msgspec
+
+from agentwrap.events.mcp import McpSort
+from agentwrap.models.json_slices import FAULTS, elements, members
+
+ID_BYTES = 256
+TEXT_BYTES = 4096
+BATCH_MAX = 10_000
+_NAME_BYTES = 1024
+_LOOKED_AT_BYTES = 256 << 10  # up to here keys that come twice are found at any depth
+_TOKENS_MAX = 2_000_000
+_BOM = b"\xef\xbb\xbf"
+_SPACE = b" \t\r\n"
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_TOKEN = re.compile(_STRING.pattern + rb"|[\[\]{}:,]", re.DOTALL)
+
+_raws = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_any = msgspec.json.Decoder()
+
+Members = dict[str, bytes]
+"""Members of an object, each with its bytes."""
+
+
+class Rpc(msgspec.Struct, frozen=True):
+    """A message. `id`, `params`, `result`, `error`: JSON text, empty where there is none.
+
+    `parts`: of a batch. `odd`: what makes it ambiguous. `json`: it is at least JSON (an `invalid` one).
+    """
+
+    sort: McpSort
+    method: bytes = b""
+    id: bytes = b""
+    params: bytes = b""
+    result: bytes = b""
+    error: bytes = b""
+    parts: "tuple[Rpc, ...]" = ()
+    odd: str = ""
+    json: bool = True
+
+
+def read(data: bytes) -> Rpc:
+    """Read one message."""
+    text = data.strip(_SPACE)
+    odd = ""
+    if text.startswith(_BOM):
+        odd, text = "a byte order mark", text[len(_BOM) :].lstrip(_SPACE)
+    first = text[:1]
+    if first == b"[":
+        return _batch(text, odd)
+    if first == b"{":
+        found = _message(text)
+        return msgspec.structs.replace(found, odd=odd) if odd and not found.odd else found
+    return Rpc("invalid", json=_is_json(text))
+
+
+def _batch(text: bytes, odd: str) -> Rpc:
+    places = elements(text)
+    if places is None:
+        return Rpc("invalid", json=False)
+    parts = tuple(_message(text[start:end]) for start, end in places[:BATCH_MAX])
+    odd = odd or next((part.odd for part in parts if part.odd), "")
+    if not any(part.sort != "invalid" for part in parts):
+        return Rpc("invalid", odd=odd)
+    return Rpc("batch", parts=parts, odd=odd or ("a batch too long to be read" if len(places) > BATCH_MAX else ""))
+
+
+def _message(text: bytes) -> Rpc:
+    held, odd, strict = _members(text)
+    if held is None:
+        return Rpc("invalid", json=False)
+    method = string(held.get("method", b""))
+    ident = held.get("id", b"")
+    if method:
+        odd = odd or _doubled(text)
+        sort: McpSort = "request" if ident else "notification"
+        return Rpc(sort, method[:_NAME_BYTES], ident, held.get("params", b""), odd=odd)
+    if ident and ("result" in held or "error" in held):
+        result, error = held.get("result", b""), held.get("error", b"")
+        if result and error and not odd:
+            odd = "a result and an error"
+        return Rpc("response", b"", ident, b"", result, error, odd=odd or _doubled(text))
+    return Rpc("invalid", json=strict)
+
+
+def read_members(text: bytes) -> Members:
+    """Members of an object; empty where there is none."""
+    return _members(text)[0] or {} if text[:1] == b"{" else {}
+
+
+def _members(text: bytes) -> tuple[Members | None, str, bool]:
+    """Members, what is odd about them, and whether the text is JSON."""
+    try:
+        return {name: bytes(value) for name, value in _raws.decode(text).items()}, "", True
+    except FAULTS:
+        pass
+    found: Members = {}
+    doubled = False
+    try:
+        for key, start, end in _walk(text):
+            name = _loose(key)
+            doubled = doubled or name in found
+            found[name] = text[start:end].strip(_SPACE)
+    except FAULTS:
+        return None, "", False
+    return found, "a key twice" if doubled else "not strict JSON", False
+
+
+def _walk(text: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Keys and places of the members of an object, whatever is within the values. Raises ValueError for no object."""
+    depth, key, start, end = 0, b"", -1, -1
+    for count, token in enumerate(_TOKEN.finditer(text)):
+        if count > _TOKENS_MAX or end >= 0:
+            raise ValueError("too much")
+        first = token[0][:1]
+        if first in b"[{":
+            depth += 1
+        elif first in b"]}":
+            depth -= 1
+            if depth == 0:
+                end = token.end()
+        if depth == 1 and first == b'"' and start < 0:
+            key = token[0]
+        elif depth == 1 and first == b":" and start < 0:
+            start = token.end()
+        elif start >= 0 and ((depth == 1 and first == b",") or depth == 0):
+            if not key or not text[start : token.start()].strip(_SPACE):
+                raise ValueError("no value")
+            yield key, start, token.start()
+            key, start = b"", -1
+    if end != len(text):
+        raise ValueError("no object")
+
+
+def _doubled(text: bytes) -> str:
+    """What is said where a key comes twice: in large texts only that of the outermost objects is seen."""
+    if len(text) > _LOOKED_AT_BYTES:
+        held = members(text)
+        if held is None or ("params" in held and _is_doubled(text, *held["params"])):
+            return "a key twice"
+        return ""
+    colons = text.count(b":")
+    if colons and colons != (keys := _keys(_any.decode(text))) and _STRING.sub(b"", text).count(b":") != keys:
+        return "a key twice"
+    return ""
+
+
+def _is_doubled(text: bytes, start: int, end: int) -> bool:
+    return text[start : start + 1] == b"{" and members(text, start, end) is None
+
+
+def _keys(value: object) -> int:
+    count = 0
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            count += len(one)
+            waiting.extend(one.values())
+        elif isinstance(one, list):
+            waiting.extend(one)
+    return count
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        _any.decode(text)
+    except FAULTS:
+        return False
+    return True
+
+
+def _loose(raw: bytes) -> str:
+    value = json.loads(raw.decode("utf-8", "replace"), strict=False)
+    return value if isinstance(value, str) else ""
+
+
+def string(raw: bytes) -> bytes:
+    """What a JSON string says, as UTF-8; empty for anything else."""
+    if raw[:1] != b'"':
+        return b""
+    try:
+        return str(_any.decode(raw)).encode()
+    except FAULTS:
+        try:
+            return _loose(raw).encode("utf-8", "replace")
+        except FAULTS:
+            return b""
+
+
+def is_true(raw: bytes) -> bool:
+    """Whether a member is `true`."""
+    return raw == b"true"
+
+
+def id_key(raw: bytes) -> bytes:
+    """By what an id is remembered: its text, of a long one the hash."""
+    return raw if len(raw) <= ID_BYTES else sha256(raw).digest()
+
+
+def id_value(raw: bytes) -> float | None:
+    """The number that an id is, so that `1` finds `1.0`, as it does for clients; None for other ids."""
+    if raw[:1] not in b"-0123456789" or len(raw) > 32:
+        return None
+    try:
+        return float(raw)
+    except ValueError:
+        return None

@@ -1,0 +1,300 @@
+"""Sessions as events, whatever carries them: whoever has whole messages of a session puts them in here. Pure.
+
+The order of a session's rows is the order of these calls. Nothing foreign makes it raise; memory is bounded.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from agentwrap.events import (
+    AskAnswered,
+    Gap,
+    Item,
+    McpDecision,
+    McpEnded,
+    McpJudged,
+    McpMessage,
+    McpSession,
+    ToolCall,
+    ToolResult,
+)
+from agentwrap.events.egress import Decision
+from agentwrap.events.mcp import McpHow, McpResultEnding, McpSessionEnding, McpTransport
+from agentwrap.mcp.calls import Calls
+from agentwrap.mcp.joining import plain
+from agentwrap.mcp.listings import Pinned, unpinned
+from agentwrap.mcp.rpc import ID_BYTES, Rpc, read
+from agentwrap.mcp.state import Call, Session, Told
+from agentwrap.models.bodies import whole
+
+__all__ = ["Session", "Sessions", "Told"]
+
+_DECISIONS: dict[str, Decision] = {
+    "allow": "allow",
+    "approved": "allow",
+    "would-deny": "would-deny",
+    "deny": "deny",
+    "refused": "deny",
+    "expired": "deny",
+    "cancelled": "deny",
+}
+_STOPPED = frozenset({"deny", "hold"})
+_PIECE = Rpc("invalid")
+_ASKS_MAX = 1000
+_UNRELAYED_MAX = 100
+
+
+class Sessions:
+    """All sessions of a run. `emit` takes what is made, in order."""
+
+    def __init__(self, emit: Callable[[Item], None], pinned: Pinned = unpinned) -> None:
+        self._emit = emit
+        self._calls = Calls(emit, pinned)
+        self._count = 0
+        self._open: dict[Session, None] = {}
+        self._servers: set[bytes] = set()
+        self._named: dict[bytes, ToolCall] = {}
+        self._approvers: dict[str, bytes] = {}
+        self._approved: dict[str, tuple[Session, Call | None, bytes]] = {}
+
+    def open(
+        self,
+        *,
+        at_ns: int,
+        server: bytes,
+        span: str = "run",
+        pid: int = 0,
+        transport: McpTransport = "stdio",
+        how: McpHow = "config",
+        config: bytes = b"",
+        command: tuple[bytes, ...] = (),
+        url: bytes = b"",
+    ) -> Session:
+        """A session begins; fields as in `mcp.session`."""
+        self._count += 1
+        session = Session(f"s{self._count}", server, span, pid, transport)
+        self._open[session] = None
+        self._servers.add(plain(server))
+        self._emit(
+            McpSession(
+                at_ns=at_ns,
+                span=span,
+                pid=pid,
+                session=session.name,
+                server=server,
+                transport=transport,
+                how=how,
+                config=config,
+                command=command,
+                url=url,
+            )
+        )
+        return session
+
+    def message(
+        self,
+        session: Session,
+        at_ns: int,
+        up: bool,
+        data: bytes,
+        *,
+        exchange: str = "",
+        judged: Sequence[McpJudged] = (),
+        of: Told | None = None,
+        piece: int = 0,
+    ) -> Told:
+        """A whole message of one side, without its frame. `at_ns`: its last byte.
+
+        `judged`: what is known of it by now, later verdicts go to `judged`. `of`: the request's message on whose
+        response it came (HTTP), whose calls it answers first. `piece`: of a line too long to be read.
+        """
+        return self._message(session, at_ns, up, data, exchange, judged, of, piece, ours=False)
+
+    def said(
+        self, session: Session, at_ns: int, up: bool, data: bytes, *, exchange: str = "", of: Told | None = None
+    ) -> None:
+        """Something that agentwrap itself said to one side."""
+        self._message(session, at_ns, up, data, exchange, (), of, 0, ours=True)
+
+    def _message(
+        self, session: Session, at_ns: int, up: bool, data: bytes, exchange: str, judged: Sequence[McpJudged],
+        of: Told | None, piece: int, *, ours: bool,
+    ) -> Told:  # fmt: skip
+        session.messages += 1
+        rpc = _PIECE if piece else read(data)
+        parts = rpc.parts if rpc.sort == "batch" else (rpc,)
+        near = of.calls if of is not None else ()
+        told = Told(up)
+        told.calls = [self._calls.place(session, part, up, near) for part in parts]
+        first = told.calls[0] if told.calls and rpc.sort != "batch" else None
+        self._emit(
+            McpMessage(
+                at_ns=at_ns,
+                span=session.span,
+                pid=session.pid,
+                session=session.name,
+                number=session.messages,
+                up=up,
+                sort=rpc.sort,
+                method=rpc.method,
+                id=rpc.id[:ID_BYTES],
+                call=first.name if first is not None else "",
+                ours=ours,
+                passed=ours or not any(one.verdict in _STOPPED for one in judged),
+                exchange=exchange,
+                piece=piece,
+                body=whole(data, self._emit),
+            )
+        )
+        self._notice(session, rpc, data, at_ns, piece)
+        verdicts = {one.part: one for one in judged}
+        for at, (part, call) in enumerate(zip(parts, told.calls, strict=True)):
+            tool = self._step(session, part, call, up, at_ns, verdicts.get(at), ours=ours)
+            told.methods.append(part.method)
+            told.tools.append(tool)
+        for one in judged:
+            self.judged(session, told, one)
+        return told
+
+    def _step(
+        self, session: Session, rpc: Rpc, call: Call | None, up: bool, at_ns: int, judged: McpJudged | None, *,
+        ours: bool,
+    ) -> bytes:  # fmt: skip
+        """What one message means for its call; returns the tool that it names."""
+        if rpc.sort == "response":
+            self._calls.answer(call, session, rpc, up, at_ns, ours=ours)
+        elif call is not None and rpc.sort == "request":
+            return self._calls.begin(call, rpc, at_ns, judged)
+        elif call is not None and rpc.method == b"notifications/cancelled":
+            self._calls.cancelled(call, at_ns)
+        return b""
+
+    def _notice(self, session: Session, rpc: Rpc, data: bytes, at_ns: int, piece: int) -> None:
+        side = data[:200]
+        if piece:
+            if piece == 1:
+                self._calls.find("too-long", session, at_ns, detail=side)
+        elif rpc.sort == "invalid" and data.strip():
+            if session.may_find("not-mcp" if rpc.json else "not-json", 1):
+                session.found["not-mcp" if rpc.json else "not-json"] -= 1
+                self._calls.find("not-mcp" if rpc.json else "not-json", session, at_ns, detail=side)
+        elif rpc.odd:
+            self._calls.find("ambiguous-json", session, at_ns, detail=rpc.odd.encode())
+
+    def judged(self, session: Session, told: Told, news: McpJudged) -> None:
+        """A verdict about a message that was told: also the end of a hold."""
+        call = told.calls[news.part] if news.part < len(told.calls) else None
+        if call is not None:
+            self._calls.refuse(call, news.verdict)
+        decision = _DECISIONS.get(news.verdict)
+        if decision is None:
+            return
+        place = news.part < len(told.methods)
+        self._emit(
+            McpDecision(
+                at_ns=news.at_ns,
+                span=session.span,
+                pid=session.pid,
+                decision=decision,
+                by="guard" if session.transport == "stdio" else "wall",
+                rule=news.rule,
+                why=news.why,
+                change=news.change,
+                call=call.name if call is not None else "",
+                session=session.name,
+                server=session.server,
+                up=news.up,
+                method=news.method or (told.methods[news.part] if place else b""),
+                tool=news.tool or (told.tools[news.part] if place else b""),
+                digest=news.digest,
+                ask=news.ask,
+                agent=news.agent,
+                on_behalf_of=news.on_behalf_of,
+            )
+        )
+        if news.verdict == "approved" and news.ask and news.on_behalf_of:
+            self._approved[news.ask] = (session, call, news.on_behalf_of)
+            self._self_approval(news.ask, news.at_ns)
+
+    def _self_approval(self, ask: str, at_ns: int) -> None:
+        """The approver is whom the agent acts for: both halves may be heard of first."""
+        if ask not in self._approved or ask not in self._approvers:
+            return
+        session, call, person = self._approved.pop(ask)
+        if self._approvers.pop(ask) == person:
+            self._calls.find("self-approval", session, at_ns, call, person + b" approved what is done on their behalf")
+
+    def gone(self, told: Told, at_ns: int, ending: McpResultEnding = "unanswered") -> None:
+        """No answer to a message's calls can come any more (HTTP: its response is over)."""
+        for call in told.calls:
+            if call is not None and call.up is told.up:
+                self._calls.unanswered(call, at_ns, ending)
+
+    def count(self, session: Session, up: bool, size: int) -> None:
+        """So many bytes of one side came, frames included."""
+        if up:
+            session.up_bytes += size
+        else:
+            session.down_bytes += size
+
+    def close(self, session: Session, at_ns: int, ending: McpSessionEnding, detail: bytes = b"") -> None:
+        """The session is over."""
+        if self._open.pop(session, self) is self:
+            return
+        self._calls.close(session, at_ns)
+        self._emit(
+            McpEnded(
+                at_ns=at_ns,
+                span=session.span,
+                pid=session.pid,
+                session=session.name,
+                server=session.server,
+                ending=ending,
+                messages=session.messages,
+                up_bytes=session.up_bytes,
+                down_bytes=session.down_bytes,
+                detail=detail,
+            )
+        )
+
+    def see(self, items: Iterable[Item]) -> None:
+        """What else the run tells."""
+        for item in items:
+            match item:
+                case ToolCall():
+                    self._name(item)
+                    self._calls.called(item)
+                case ToolResult():
+                    self._calls.told(item.tool, item.at_ns)
+                case AskAnswered() if item.approver:
+                    self._approvers[item.ask] = item.approver
+                    if len(self._approvers) > _ASKS_MAX:
+                        del self._approvers[next(iter(self._approvers))]
+                    self._self_approval(item.ask, item.at_ns)
+                case _:
+                    pass
+
+    def _name(self, event: ToolCall) -> None:
+        parts = event.name.split(b"__")
+        if len(parts) >= 3 and parts[0] == b"mcp" and not event.provider_side and len(self._named) < _UNRELAYED_MAX:
+            self._named.setdefault(parts[1], event)
+
+    def finish(self, at_ns: int, *, lost: bool = False) -> None:
+        """Nothing more will come. `lost`: who told the news died."""
+        for session in list(self._open):
+            self.close(session, at_ns, "lost" if lost else "run-ended")
+        for server, event in self._named.items():
+            if any(plain(event.name).startswith(b"mcp_" + known + b"_") for known in self._servers):
+                continue
+            self._emit(
+                Gap(
+                    at_ns=at_ns,
+                    span=event.span,
+                    pid=event.pid,
+                    what="mcp-stdio",
+                    cause="unrelayed-mcp",
+                    could_hide="what the agent and this MCP server said to each other",
+                    from_ns=event.at_ns,
+                    detail=server,
+                )
+            )
+        self._named.clear()
