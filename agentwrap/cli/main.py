@@ -32,6 +32,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "check": "Say whether a recording is clean, and whether it could have seen what you ask about.",
         "verify": "Say whether a recording is whole and unchanged.",
         "policy": "Check a policy, ask it, or have one written from a recording.",
+        "report": "Perform the controls of a review again, as evidence for an audit.",
     },
     "Gate": {
         "pending": "List what waits for a human.",

@@ -42,7 +42,7 @@ def command(output: Output, file: str | None, key: str | None, anchor: str | Non
     from agentwrap.evidence.verify import verify
 
     path = Path(file) if file is not None else reading.latest()
-    verdict = verify(path, public_key=_public_key(output, key), anchor=_anchor_text(anchor))
+    verdict = verify(path, public_key=public_key(output, key), anchor=anchor_text(anchor))
     if head:
         if not verdict.head:
             raise AgentwrapError("not-found", "there is no checkpoint yet", evidence=str(path))
@@ -55,7 +55,8 @@ def command(output: Output, file: str | None, key: str | None, anchor: str | Non
     return verdict.exit_status
 
 
-def _public_key(output: Output, key: str | None) -> bytes | None:
+def public_key(output: Output, key: str | None) -> bytes | None:
+    """The key to check signatures with: that of a file, else one's own, else none."""
     from agentwrap.recording.keys import load_public
     from agentwrap.recording.places import key_paths
 
@@ -65,7 +66,8 @@ def _public_key(output: Output, key: str | None) -> bytes | None:
     return load_public(own) if own.exists() else None
 
 
-def _anchor_text(anchor: str | None) -> str | None:
+def anchor_text(anchor: str | None) -> str | None:
+    """A checkpoint note as it was given: itself, or the file that holds it."""
     if anchor is None or "\n" in anchor:
         return anchor
     try:

@@ -85,6 +85,15 @@ class Reader:
         if limit is not None:
             statement += " LIMIT ?"
             values += (limit,)
+        yield from self._rows(statement, values)
+
+    def grouped(self, key: str, kinds: Collection[str]) -> Iterator[Row]:
+        """Events of some kinds in the order of a field of `data`, those without it first; of one value by `seq`."""
+        marks = ",".join("?" * len(kinds))
+        statement = f"{_COLUMNS} AND kind IN ({marks}) ORDER BY data ->> ?, seq"
+        yield from self._rows(statement, (0, *sorted(kinds), key))
+
+    def _rows(self, statement: str, values: tuple[Any, ...]) -> Iterator[Row]:
         for seq, at_ns, kind, span, pid, subject, verdict, data in self._ask(statement, values):
             try:
                 fields = _decode(data)

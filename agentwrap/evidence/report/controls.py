@@ -1,0 +1,92 @@
+"""A control as a value: what was asked, of how much, with which outcome and which exceptions. Pure.
+
+The one rule about outcomes stands here: something broken is `fail`; something that cannot be said, or a gap, is
+`cannot-tell`; nothing to test is `not-applicable`; only what is left is `pass`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+Outcome = Literal["pass", "fail", "not-applicable", "cannot-tell"]
+OUTCOMES: tuple[Outcome, ...] = ("pass", "fail", "not-applicable", "cannot-tell")
+MOST_KEPT = 200
+"""Exceptions of one kind that are told one by one; the others are counted."""
+
+
+class Exceptional(msgspec.Struct, frozen=True):
+    """One thing that keeps a control from passing.
+
+    `rows`: numbers of the event rows that show it (`seq`), none where it is about the file. `why`: in our words.
+    `about`: what it is about, foreign text, not escaped. `broken`: the control does not hold; else nobody can say.
+    """
+
+    why: str
+    rows: tuple[int, ...] = ()
+    about: str = ""
+    broken: bool = True
+
+
+class Control(msgspec.Struct, frozen=True):
+    """One control, performed. `population` things of the kind `unit` were tested.
+
+    `how`: the test, in a sentence. `broken`, `unclear`: how many exceptions there were, of which `exceptions` holds the
+    first. `notes`: what a reader should know besides; they change no outcome.
+    """
+
+    id: str
+    title: str
+    outcome: Outcome
+    population: int
+    unit: str
+    how: str
+    broken: int = 0
+    unclear: int = 0
+    exceptions: tuple[Exceptional, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Test:
+    """Collects what one control finds."""
+
+    __test__ = False  # not one of pytest's
+
+    def __init__(self, id: str, title: str, unit: str, how: str) -> None:  # noqa: A002 - the field's name
+        self.id, self.title, self.unit, self.how = id, title, unit, how
+        self.population = 0
+        self._broken: list[Exceptional] = []
+        self._unclear: list[Exceptional] = []
+        self._counts = {True: 0, False: 0}
+        self._notes: list[str] = []
+
+    def fails(self, why: str, *rows: int, about: str = "") -> None:
+        """The control does not hold here."""
+        self._take(Exceptional(why, tuple(filter(None, rows)), about), self._broken)
+
+    def unclear(self, why: str, *rows: int, about: str = "") -> None:
+        """Nobody can say whether it holds here."""
+        self._take(Exceptional(why, tuple(filter(None, rows)), about, broken=False), self._unclear)
+
+    def _take(self, one: Exceptional, kept: list[Exceptional]) -> None:
+        self._counts[one.broken] += 1
+        if len(kept) < MOST_KEPT:
+            kept.append(one)
+
+    def note(self, text: str) -> None:
+        """What a reader should know and that changes nothing."""
+        self._notes.append(text)
+
+    def result(self) -> Control:
+        """The control with its outcome."""
+        broken, unclear = self._counts[True], self._counts[False]
+        outcome: Outcome = "pass"
+        if broken:
+            outcome = "fail"
+        elif unclear:
+            outcome = "cannot-tell"
+        elif not self.population:
+            outcome = "not-applicable"
+        return Control(
+            self.id, self.title, outcome, self.population, self.unit, self.how, broken, unclear,
+            (*self._broken, *self._unclear), tuple(self._notes),
+        )  # fmt: skip

@@ -1,0 +1,161 @@
+"""The shell of the review: reads the recording once for each question, and hands the rows to the controls."""
+
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any
+
+from agentwrap.evidence.check import UNSEEN_END
+from agentwrap.evidence.report import facts as facts_
+from agentwrap.evidence.report.attribution import Attribution
+from agentwrap.evidence.report.completeness import completeness
+from agentwrap.evidence.report.controls import MOST_KEPT, Control
+from agentwrap.evidence.report.decisions import Decisions
+from agentwrap.evidence.report.facts import Facts
+from agentwrap.evidence.report.fields import Row, Source, flag, text, word
+from agentwrap.evidence.report.principal import principal
+from agentwrap.evidence.report.results import Results
+from agentwrap.evidence.report.reviewed import Finding, Recorded, Review
+from agentwrap.evidence.report.story import KINDS, stories
+from agentwrap.evidence.report.written_policy import told_policies
+from agentwrap.evidence.verify import Verdict, verify
+from agentwrap.recording.envelope import Part, envelope, leaf_hash
+from agentwrap.recording.reader import Reader
+
+_PARTS = "SELECT role, ordinal, sha256 FROM part WHERE seq = ? ORDER BY role, ordinal"
+_LONGEST_BODY = 16 << 20
+"""A longer message is not read again: it would have to be held whole."""
+
+
+def review(path: Path, *, public_key: bytes | None = None, anchor: str | None = None) -> Review:
+    """Perform every control on the recording at `path`.
+
+    Raises AgentwrapError: `not-found`, `not-a-recording`, `newer-format`, `damaged`; `usage` for a bad anchor.
+    """
+    sha256 = _sha256(path)
+    verdict = verify(path, public_key=public_key, anchor=anchor)
+    with Reader.open(path) as reader:
+        facts = _facts(reader, verdict)
+        controls = tuple(_controls(reader, verdict, facts))
+        wanted = {seq for control in controls for one in control.exceptions for seq in one.rows}
+        digests = {seq: digest for seq in sorted(wanted) if (digest := row_digest(reader, seq))}
+        return Review(_recorded(path, sha256, reader, verdict, facts), controls, _findings(reader), digests)
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""  # whoever reads it next says why
+
+
+def row_digest(reader: Reader, seq: int) -> str:
+    """SHA-256 of an event row: its leaf (docs/format.md, section 6), computed anew; empty where there is none."""
+    ask = reader.connection.execute
+    columns = "seq, at_ns, kind, span, pid, subject, verdict, data"
+    try:
+        row: tuple[Any, ...] | None = ask(f"SELECT {columns} FROM event WHERE seq = ?", (seq,)).fetchone()
+        if row is None:
+            return ""
+        parts: list[Part] = ask(_PARTS, (seq,)).fetchall()
+        number, at_ns, kind, span, pid, subject, verdict, data = row
+        return leaf_hash(envelope(number, at_ns, kind, span, pid, subject, verdict, data, parts)).hex()
+    except (TypeError, ValueError, AttributeError, sqlite3.Error):
+        return ""
+
+
+def _facts(reader: Reader, verdict: Verdict) -> Facts:
+    state = reader.state()
+    holes, more = facts_.holes(reader.rows(kinds=("gap",)))
+    started = facts_.started(reader.rows(kinds=("run.start",), limit=1))
+    return Facts(
+        verdict.word,
+        state,
+        UNSEEN_END.get(state, ""),
+        started,
+        told_policies(reader),
+        facts_.statements(reader.rows(kinds=("coverage",))),
+        holes,
+        more,
+    )
+
+
+def _recorded(path: Path, sha256: str, reader: Reader, verdict: Verdict, facts: Facts) -> Recorded:
+    meta = reader.meta
+    started = meta.get("started_unix_ns", "")
+    ended = 0
+    for row in reader.rows(kinds=("run.end",)):
+        ended = row.at_ns
+    policy = facts.policies[0] if facts.policies else None
+    return Recorded(
+        name=os.path.basename(path),
+        sha256=sha256,
+        run=meta.get("run_id", ""),
+        command=_command(reader),
+        started_unix_ns=int(started) if started.isascii() and started.isdigit() and len(started) < 20 else 0,
+        ended_ns=ended,
+        events=verdict.events,
+        verdict=verdict.word,
+        verdict_detail=verdict.detail,
+        tool_version=meta.get("tool_version", ""),
+        policy=policy.name if policy else "",
+        policy_sha256=policy.sha256 if policy else "",
+        mode=facts.mode,
+    )
+
+
+def _command(reader: Reader) -> str:
+    for row in reader.rows(kinds=("run.start",), limit=1):
+        given = row.data.get("command")
+        words = given if isinstance(given, list) else []
+        return " ".join(text({"": one}, "") for one in words)
+    return ""
+
+
+def _bodies(source: Source) -> Callable[[Row], bytes | None]:
+    """Messages as they came; None where they were not kept so, or are too long."""
+
+    def body(row: Row) -> bytes | None:
+        told = row.data.get("body")
+        if not isinstance(told, dict) or flag(told, "redacted") or told.get("omitted"):
+            return None
+        found: list[bytes] = []
+        size = 0
+        for piece in source.body(row.seq, "body"):
+            size += len(piece or b"")
+            if piece is None or size > _LONGEST_BODY:
+                return None
+            found.append(piece)
+        whole = b"".join(found)
+        return whole if len(whole) == told.get("size") else None
+
+    return body
+
+
+def _findings(source: Source) -> tuple[Finding, ...]:
+    found: dict[str, list[int]] = {}
+    counts: Counter[str] = Counter()
+    for row in source.rows(kinds=("mcp.finding",)):
+        what = word(row.data, "what")
+        if counts[what] < MOST_KEPT and len(found) < MOST_KEPT:
+            found.setdefault(what, []).append(row.seq)
+        counts[what] += 1
+    return tuple(Finding(what, counts[what], tuple(rows)) for what, rows in sorted(found.items()))
+
+
+def _controls(reader: Reader, verdict: Verdict, facts: Facts) -> list[Control]:
+    readable = not any(one.unreadable for one in facts.policies)
+    acting = principal(facts.layers, dict(facts.started.environment), readable=readable)
+    tests = (
+        Attribution(facts, acting, reader.span),
+        Decisions(facts),
+        Results(facts),
+    )
+    for story in stories(reader.grouped("call", KINDS), _bodies(reader)):
+        for test in tests:
+            test.take(story)
+    return [completeness(verdict, facts), *(test.result() for test in tests)]

@@ -1,0 +1,228 @@
+"""All that a recording tells of one MCP call, brought together: who asked, what was decided, what passed, how it ended.
+
+Pure. The rows of one call come one after the other; what is kept of them is bounded.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from agentwrap.evidence.report.fields import Row, flag, number, raw, shown, text, word
+from agentwrap.evidence.report.said import Said, said
+
+KINDS = ("mcp.call", "mcp.decision", "mcp.result", "mcp.message")
+_MOST_ROWS = 64
+_MOST_BATCHED = 100_000
+ANSWERED = frozenset({"complete", "tool-error", "error", "input-required"})
+
+Body = Callable[[Row], bytes | None]
+"""The bytes of a message row as they came; None where they were not kept as they came."""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message row. `said`: what its bytes say, None where they were not kept as they came, or say nothing."""
+
+    seq: int
+    at_ns: int
+    passed: bool
+    ours: bool
+    up: bool
+    id: bytes
+    kept: bool
+    said: Said | None = None
+    body: bytes = b""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """A decision row."""
+
+    seq: int
+    at_ns: int
+    decision: str
+    server: bytes
+    tool: str
+    method: str
+    digest: str
+    ask: str
+    rule: str
+    agent: str
+    on_behalf_of: str
+
+
+class Called(msgspec.Struct, frozen=True):
+    """A call row: what the recorder made of the request."""
+
+    seq: int
+    span: str
+    server: bytes
+    up: bool
+    method: str
+    tool: str
+    id: bytes
+    digest: str
+    agent: str
+    on_behalf_of: str
+
+
+class Story(msgspec.Struct):
+    """One call. `more`: it has more rows of a kind than were kept."""
+
+    call: str
+    session: str = ""
+    called: list[Called] = []
+    requests: list[Message] = []
+    responses: list[Message] = []
+    decisions: list[Decision] = []
+    results: list[tuple[int, str]] = []
+    more: bool = False
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The row that stands for the call."""
+        first = [one.seq for one in self.called[:1]] or [one.seq for one in self.requests[:1]]
+        return tuple(first or [one.seq for one in self.decisions[:1]] or [seq for seq, _ in self.results[:1]])
+
+    @property
+    def _row(self) -> Called | Decision | None:
+        if self.called:
+            return self.called[0]
+        return self.decisions[0] if self.decisions else None
+
+    @property
+    def name(self) -> str:
+        """What it calls: `server tool`."""
+        row = self._row
+        if row is not None:
+            return f"{shown(row.server)} {row.tool or row.method}"
+        told = next((one.said for one in self.requests if one.said), None)
+        return f"{self.session} {told.tool or told.method}" if told else self.call
+
+    @property
+    def server(self) -> bytes:
+        """Its server's name."""
+        row = self._row
+        return row.server if row is not None else b""
+
+    @property
+    def up(self) -> bool:
+        """Whether the client asks."""
+        return self.called[0].up if self.called else self.requests[0].up if self.requests else True
+
+    @property
+    def request(self) -> Message | None:
+        """The request."""
+        return self.requests[0] if self.requests else None
+
+    @property
+    def forwarded(self) -> bool | None:
+        """Whether it went on to the other side; None where no message tells."""
+        return any(one.passed for one in self.requests) if self.requests else None
+
+    @property
+    def denied(self) -> Decision | None:
+        """The decision that refused it."""
+        return next((one for one in self.decisions if one.decision == "deny"), None)
+
+    @property
+    def held_until(self) -> Decision | None:
+        """The decision that ended a hold with yes."""
+        return next((one for one in self.decisions if one.ask and one.decision == "allow"), None)
+
+
+class Batches:
+    """Members of batches: they have no rows of their own, and are found by their id."""
+
+    def __init__(self) -> None:
+        self._members: dict[tuple[str, bool, bytes], list[Message]] = {}
+        self.count = 0
+
+    def take(self, session: str, batch: Message, members: Iterable[Said]) -> None:
+        """A batch and what its members say."""
+        for one in members:
+            if one.id and self.count < _MOST_BATCHED:
+                self.count += 1
+                told = msgspec.structs.replace(batch, said=one, id=one.id)
+                self._members.setdefault((session, batch.up, one.id), []).append(told)
+
+    def of(self, story: Story) -> None:
+        """Give a story the messages that were members of batches."""
+        for called in story.called[:1]:
+            if not story.requests:
+                found = self._members.get((story.session, called.up, called.id), [])
+                story.requests += [one for one in found if one.said and one.said.is_call][:1]
+            if not story.responses:
+                found = self._members.get((story.session, not called.up, called.id), [])
+                story.responses += [one for one in found if one.said and not one.said.method][:1]
+
+
+def stories(rows: Iterable[Row], body: Body) -> Iterator[Story]:
+    """The calls, one by one. `rows`: of KINDS, in the order of their `call`, those without one first."""
+    batches = Batches()
+    story: Story | None = None
+    for row in rows:
+        call = word(row.data, "call")
+        if not call:
+            _loose(row, body, batches)
+            continue
+        if story is None or story.call != call:
+            if story is not None:
+                batches.of(story)
+                yield story
+            story = Story(call)
+        _take(story, row, body)
+    if story is not None:
+        batches.of(story)
+        yield story
+
+
+def _loose(row: Row, body: Body, batches: Batches) -> None:
+    if row.kind == "mcp.message" and word(row.data, "sort") == "batch":
+        bytes_ = body(row)
+        members = said(bytes_) if bytes_ is not None else None
+        if members:
+            message = _message(row, kept=True, told=None, body=bytes_ or b"")
+            batches.take(word(row.data, "session"), message, members)
+
+
+def _message(row: Row, *, kept: bool, told: Said | None, body: bytes) -> Message:
+    data = row.data
+    return Message(row.seq, row.at_ns, flag(data, "passed", otherwise=True), flag(data, "ours"), flag(data, "up"),
+                   raw(data, "id"), kept, told, body)  # fmt: skip
+
+
+def _take(story: Story, row: Row, body: Body) -> None:
+    data = row.data
+    story.session = story.session or word(data, "session")
+    if row.kind == "mcp.message":
+        _take_message(story, row, body)
+    elif row.kind == "mcp.call":
+        story.called.append(Called(
+            row.seq, row.span, raw(data, "server"), flag(data, "up", otherwise=True), text(data, "method"),
+            text(data, "tool"), raw(data, "id"), word(data, "digest"), text(data, "agent"), text(data, "on_behalf_of"),
+        ))  # fmt: skip
+    elif row.kind == "mcp.decision":
+        story.decisions.append(Decision(
+            row.seq, row.at_ns, word(data, "decision"), raw(data, "server"), text(data, "tool"), text(data, "method"),
+            word(data, "digest"), word(data, "ask"), text(data, "rule"), text(data, "agent"),
+            text(data, "on_behalf_of"),
+        ))  # fmt: skip
+    elif row.kind == "mcp.result":
+        story.results.append((row.seq, word(data, "ending")))
+    for kept in (story.called, story.requests, story.responses, story.decisions, story.results):
+        if len(kept) > _MOST_ROWS:
+            kept.pop()
+            story.more = True
+
+
+def _take_message(story: Story, row: Row, body: Body) -> None:
+    sort = word(row.data, "sort")
+    if sort not in ("request", "response") or number(row.data, "piece") > 1:
+        return
+    bytes_ = body(row)
+    members = said(bytes_) if bytes_ is not None else None
+    told = members[0] if members and len(members) == 1 else None
+    kept = bytes_ is not None
+    if sort == "request":
+        story.requests.append(_message(row, kept=kept, told=told, body=bytes_ or b""))
+    else:
+        story.responses.append(_message(row, kept=kept, told=told, body=b""))

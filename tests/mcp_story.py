@@ -1,0 +1,156 @@
+"""Recordings of MCP calls for tests of the review, through the real recorder: a run where all is well, and its faults.
+
+`Story` collects items in order; `write` makes a closed, signed file of them. Each method adds what the recorder would
+add for one thing that happened; what a test wants to be wrong, it passes or leaves out.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from recordings import make
+
+from agentwrap.events import (
+    Body,
+    Content,
+    Coverage,
+    Item,
+    McpCall,
+    McpDecision,
+    McpMessage,
+    McpResult,
+    McpSession,
+    ProcessExec,
+    ProcessStart,
+    RunEnd,
+    RunStart,
+)
+from agentwrap.evidence.report.controls import Control
+from agentwrap.evidence.report.review import review
+from agentwrap.evidence.report.reviewed import Review
+from agentwrap.policy.document import load
+from agentwrap.policy.layers import Layer
+from agentwrap.policy.loaded import loaded_event
+from agentwrap.policy.paths import Places
+
+KEY = make.public_key()
+MS = 1_000_000
+COVERED = ("process", "exec", "connect", "dns", "udp", "unix", "file-write", "mcp-stdio", "mcp-http")
+HEAD = 'version = 1\nname = "ci"\nmode = "enforce"\nagent = "release-bot"\non_behalf_of = "alice"\n'
+SERVER = b"github"
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def dumps(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+class Story:
+    """A run with a policy, covered in full. `policy`: its text; None for a run without one."""
+
+    def __init__(self, policy: str | None = HEAD, covered: Sequence[str] = COVERED, **principal: bytes) -> None:
+        self.items: list[Item] = []
+        self.at_ms = 0
+        self.calls = self.numbers = 0
+        self.principal = {"agent": b"release-bot", "on_behalf_of": b"alice", **principal}
+        self.who: dict[str, Any] = {"span": "p2", "pid": 42}
+        user = {"uid": 1000, "gid": 1000}
+        self.add(RunStart(at_ns=0, command=(b"agent",), cwd=b"/srv", mode="ptrace+notify",
+                          environment=((b"HOME", b"/home/a"), (b"USER", b"alice")), **user))
+        if policy is not None:
+            layer = Layer("flags", load(policy.encode(), "ci.toml", Places("/srv", "/home/a", "/tmp"), {}))
+            self.add(loaded_event([layer]))
+        for what in covered:
+            self.add(Coverage(at_ns=0, what=what, tier="wall", mechanism="test"))  # type: ignore[arg-type]
+        for span, pid, parent, name in (("p1", 41, "run", b"agent"), ("p2", 42, "p1", b"server")):
+            path = b"/usr/bin/" + name
+            self.add(ProcessStart(at_ns=self.now(), span=span, pid=pid, parent=parent, how="fork", comm=name))
+            self.add(ProcessExec(at_ns=self.now(), span=span, pid=pid, path=path, exe=path, argv=(name,), cwd=b"/srv",
+                                 euid=1000, **user))
+        self.add(McpSession(at_ns=self.now(), session="s1", server=SERVER, command=(b"server",), **self.who))
+
+    def now(self) -> int:
+        self.at_ms += 1
+        return self.at_ms * MS
+
+    def add(self, *items: Item) -> None:
+        self.items += items
+
+    def body(self, data: bytes) -> Body:
+        sha = hashlib.sha256(data).digest()
+        self.add(Content(sha, data, "body"))
+        return Body(len(data), (sha,))
+
+    def message(self, data: bytes, *, up: bool, sort: str, kept: bool = True, **fields: Any) -> None:
+        self.numbers += 1
+        body = self.body(data) if kept else Body(len(data), omitted="not-kept")
+        self.add(McpMessage(at_ns=self.now(), session="s1", number=self.numbers, up=up, sort=sort, body=body,  # type: ignore[arg-type]
+                            **{**self.who, **fields}))
+
+    def begin(self, tool: str = "search", arguments: bytes = b'{"q":"x"}', *, passed: bool = True, kept: bool = True,
+              row: dict[str, Any] | None = None, call_row: bool = True, request: bytes = b"") -> str:
+        """A request and its call row. `row`: fields of the row that are others."""
+        self.calls += 1
+        call, ident = f"k{self.calls}", b"%d" % self.calls
+        sent = request or (b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":%b,"arguments":%b}}'
+                           % (ident, dumps(tool), arguments))
+        told: dict[str, Any] = {"server": SERVER, "method": b"tools/call", "tool": tool.encode(), "id": ident,
+                                "arguments": arguments, "digest": digest(arguments), **self.principal, **self.who,
+                                **(row or {})}
+        if call_row:
+            self.add(McpCall(at_ns=self.now(), call=call, session="s1", **told))
+        self.message(sent, up=True, sort="request", method=b"tools/call", id=ident, call=call, passed=passed, kept=kept)
+        return call
+
+    def decide(self, call: str, decision: str = "allow", tool: str = "search", arguments: bytes = b'{"q":"x"}',
+               **fields: Any) -> None:
+        told: dict[str, Any] = {"server": SERVER, "method": b"tools/call", "tool": tool.encode(), "by": "wall",
+                                "digest": digest(arguments), **self.principal, **self.who, **fields}
+        self.add(McpDecision(at_ns=self.now(), call=call, session="s1", decision=decision, **told))  # type: ignore[arg-type]
+
+    def answer(self, call: str, ending: str = "complete", *, ident: bytes = b"", ours: bool = False, sent: bool = True,
+               kept: bool = True, result: bool = True, error: bool | None = None) -> None:
+        """The answer's message, and the result row."""
+        ident = ident or call[1:].encode()
+        wrong = ending == "error" if error is None else error
+        inner = b'"error":{"code":-1,"message":"no"}' if wrong else b'"result":{"content":[]}'
+        if sent:
+            told = b'{"jsonrpc":"2.0","id":%b,%b}' % (ident, inner)
+            self.message(told, up=False, sort="response", id=ident, call=call, ours=ours, kept=kept)
+        if result:
+            self.add(McpResult(at_ns=self.now(), call=call, session="s1", server=SERVER, ending=ending,  # type: ignore[arg-type]
+                               method=b"tools/call", **self.who))
+
+    def fine(self, tool: str = "search") -> str:
+        """A call that nobody ruled about."""
+        call = self.begin(tool)
+        self.answer(call)
+        return call
+
+    def denied(self, tool: str = "search") -> str:
+        call = self.begin(tool, passed=False)
+        self.decide(call, "deny", tool)
+        self.answer(call, "denied", ours=True)
+        return call
+
+    def write(self, path: Path, *, signed: bool = True, end: bool = True) -> Path:
+        path.unlink(missing_ok=True)
+        recorder = make.begin(path, signed=signed)
+        for item in [*self.items, *([RunEnd(at_ns=self.now(), status=0)] if end else [])]:
+            if isinstance(item, Content):
+                recorder.content(item)
+            else:
+                recorder.add(item)  # type: ignore[arg-type]
+        recorder.close()
+        return path
+
+    def review(self, folder: Path, **options: Any) -> Review:
+        return review(self.write(folder / "r.agentlog", **options), public_key=KEY)
+
+    def control(self, folder: Path, name: str, **options: Any) -> Control:
+        return next(one for one in self.review(folder, **options).controls if one.id == name)
