@@ -47,9 +47,9 @@ class McpJudged(msgspec.Struct, frozen=True, kw_only=True, tag="mcp.judged", tag
 
     It is told before the `McpBytes` that hold the end of that line (a hold's end: later), so that whoever reads both
     knows of a whole line whether it went on. HTTP: `exchange` (as in `exchange.began`), `line` 0; told before the
-    request goes on. Everything of which nothing is told has passed. `verdict`: `hold` is followed by another one about the same message: `approved` (it went on now),
-    `refused`, `expired`, `cancelled`. `part`: place in a batch, from 0. `rule`, `why`, `change` as in events.
-    `digest`: SHA-256 of the arguments, hex.
+    request goes on. Everything of which nothing is told has passed. `verdict`: `hold` is followed by another one about
+    the same message: `approved` (it went on now), `refused`, `expired`, `cancelled`. `part`: place in a batch, from 0.
+    `rule`, `why`, `change` as in events. `digest`: SHA-256 of the arguments, hex.
     """
 
     session: int = 0

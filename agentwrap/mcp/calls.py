@@ -166,10 +166,10 @@ class Calls:
         """Whoever asked does not want the answer any more."""
         self._end(call, call.refused or "cancelled", at_ns)
 
-    def unanswered(self, call: Call, at_ns: int, ending: McpResultEnding = "unanswered") -> None:
+    def unanswered(self, call: Call, at_ns: int, ending: McpResultEnding, error: bytes) -> None:
         """No answer can come any more."""
         if call in self._open:
-            self._end(call, call.refused or ending, at_ns)
+            self._end(call, call.refused or ending, at_ns, error=error)
 
     def refuse(self, call: Call, verdict: str) -> None:
         """A call does not go on (or is held, or does now)."""

@@ -19,6 +19,7 @@ from agentwrap.events import (
 )
 from agentwrap.mcp.lines import Line, Lines
 from agentwrap.mcp.listings import Pinned, unpinned
+from agentwrap.mcp.over_http import OverHttp
 from agentwrap.mcp.sessions import Session, Sessions, Told
 
 HELD_MAX_BYTES = 192 << 20
@@ -46,6 +47,7 @@ class McpDecoder:
 
     def __init__(self, emit: Callable[[Item], None], pinned: Pinned = unpinned) -> None:
         self.sessions = Sessions(emit, pinned)
+        self._http = OverHttp(self.sessions)
         self._open: dict[int, _Stdio] = {}
         self._held_bytes = 0
 
@@ -55,9 +57,13 @@ class McpDecoder:
             self._begin(news)
             return
         one = self._open.get(news.session)
-        if one is None:
-            return
         match news:
+            case McpJudged() if news.exchange:
+                self._http.judged(news)
+            case McpSaid() if news.exchange:
+                self._http.said(news)
+            case _ if one is None:
+                return
             case McpBytes():
                 self._bytes(one, news)
             case McpJudged():
@@ -69,9 +75,9 @@ class McpDecoder:
                 self._rest(one, news.at_ns)
                 self.sessions.close(one.session, news.at_ns, news.ending, news.detail)
 
-    def exchange(self, news: ExchangeNews) -> bool:  # noqa: ARG002
+    def exchange(self, news: ExchangeNews) -> bool:
         """Take the next news of an HTTP exchange; whether it belongs to MCP (then it is no plain exchange)."""
-        return False
+        return self._http.feed(news)
 
     def see(self, items: Iterable[Item]) -> None:
         """What else the run tells (the model's tool calls), to join calls with."""
@@ -82,6 +88,7 @@ class McpDecoder:
         for one in self._open.values():
             self._rest(one, at_ns)
         self._open.clear()
+        self._http.finish(at_ns, lost=lost)
         self.sessions.finish(at_ns, lost=lost)
 
     def _begin(self, news: McpOpened) -> None:

@@ -223,11 +223,11 @@ class Sessions:
         if self._approvers.pop(ask) == person:
             self._calls.find("self-approval", session, at_ns, call, person + b" approved what is done on their behalf")
 
-    def gone(self, told: Told, at_ns: int, ending: McpResultEnding = "unanswered") -> None:
+    def gone(self, told: Told, at_ns: int, ending: McpResultEnding = "unanswered", error: bytes = b"") -> None:
         """No answer to a message's calls can come any more (HTTP: its response is over)."""
         for call in told.calls:
             if call is not None and call.up is told.up:
-                self._calls.unanswered(call, at_ns, ending)
+                self._calls.unanswered(call, at_ns, ending, error)
 
     def count(self, session: Session, up: bool, size: int) -> None:
         """So many bytes of one side came, frames included."""

@@ -28,6 +28,14 @@ class Spans(Protocol):
         """Note a new or changed span."""
         ...
 
+    def ended_unjoined(self, row: SpanRow) -> None:
+        """An MCP call has ended."""
+        ...
+
+    def may_join(self, call: str) -> SpanRow | None:
+        """The MCP call, if it may still be found to be a tool call."""
+        ...
+
     def begin_turn(self, agent: str, turn: str) -> None:
         """An agent has a new turn."""
         ...

@@ -3,9 +3,10 @@
 A span that no event closed has no end; nobody invents one.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
+from agentwrap.recording.mcp_spans import MCP_STEPS
 from agentwrap.recording.model_spans import MODEL_STEPS
 from agentwrap.recording.span_row import Fact, SpanRow, text_of
 
@@ -13,6 +14,7 @@ __all__ = ["SPAN_KINDS", "SpanRow", "SpanTable"]
 _DECISION_DATA = ("host", "port", "transport", "asked", "address", "protocol", "sni", "rule", "by")
 _CLOSED_DATA = ("host", "port", "up_bytes", "down_bytes", "protocol", "sni", "alpn", "detail")
 _TURNS_THAT_CHANGE = 2
+_JOINED_LATE_MAX = 256
 _EXIT_DATA = ("signal", "core", "ended_by", "user_ns", "system_ns", "max_rss_bytes", "threads")
 
 
@@ -24,6 +26,8 @@ class SpanTable:
         self._turns: dict[str, deque[str]] = {}
         self._changed: dict[str, SpanRow] = {}
         self._over: set[str] = set()
+        self._unjoined: OrderedDict[str, SpanRow] = OrderedDict()
+        """MCP calls that have ended and may still be found to be a model's tool call."""
 
     def changed(self) -> list[SpanRow]:
         """Spans touched since the last call. What is over is handed out for the last time."""
@@ -60,6 +64,18 @@ class SpanTable:
             return None
         return row
 
+    def ended_unjoined(self, row: SpanRow) -> None:
+        """An MCP call has ended; nobody knows yet whether it carries out a tool call."""
+        if "tool_call" not in row.data:
+            self._unjoined[row.id] = row
+            if len(self._unjoined) > _JOINED_LATE_MAX:
+                self._unjoined.popitem(last=False)
+
+    def may_join(self, call: str) -> SpanRow | None:
+        """The MCP call, if it is not joined and is open or ended not long ago."""
+        row = self._unjoined.pop(call, None) or self.get(call, "mcp")
+        return row if row is not None and "tool_call" not in row.data else None
+
     def free(self, span_id: str) -> bool:
         """Whether no span had this id yet."""
         return bool(span_id) and span_id not in self.spans and span_id not in self._over
@@ -81,9 +97,9 @@ class SpanTable:
         """Fold one event row in (`data` as it is in the file). Kinds that make no span change nothing."""
         if span is None:
             return
-        of_model = MODEL_STEPS.get(kind)
-        if of_model is not None:
-            of_model(self, Fact(at_ns, span, pid, subject, data, seq))
+        of_traffic = _OF_TRAFFIC.get(kind)
+        if of_traffic is not None:
+            of_traffic(self, Fact(at_ns, span, pid, subject, data, seq))
             return
         step = _STEPS.get(kind)
         if step is None:
@@ -182,7 +198,9 @@ _STEPS = {
 }
 _OF_CONNECTIONS = ("net.decision", "net.closed")
 
-_NEVER_REOPENED = frozenset({"connection", "model", "tool"})
+_OF_TRAFFIC = {**MODEL_STEPS, **MCP_STEPS}
 
-SPAN_KINDS = frozenset(_STEPS) | frozenset(MODEL_STEPS)
+_NEVER_REOPENED = frozenset({"connection", "model", "tool", "session", "mcp"})
+
+SPAN_KINDS = frozenset(_STEPS) | frozenset(_OF_TRAFFIC)
 """The kinds that make, change or close a span."""
