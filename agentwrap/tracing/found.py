@@ -113,8 +113,13 @@ class FoundTree:
             self._poll.register(descriptor, select.POLLIN)
         self._watches[process.pid] = _Watch(descriptor, _identity(process.pid))
 
-    def executing(self, process: Process, tid: int, name: str, arguments: tuple[int, ...], *, wide: bool) -> None:
-        """An execve was asked for; whether it succeeds is seen at the process's next sign of life."""
+    def executing(
+        self, process: Process, tid: int, name: str, arguments: tuple[int, ...], *, wide: bool
+    ) -> Asked | None:
+        """An execve was asked for; whether it succeeds is seen at the process's next sign of life.
+
+        None for one that fails: a step along PATH.
+        """
         base = 1 if name == "execveat" else 0
         directory = signed(arguments[0]) if base else AT_FDCWD
         path = self._memory.string(tid, arguments[base])
@@ -125,14 +130,16 @@ class FoundTree:
             place = Place(descriptor_target(tid, directory), b"/proc/%d/fd/%d" % (tid, directory))
         file = os.stat(place.host)  # of a step along PATH: not there
         if not stat.S_ISREG(file.st_mode) or not file.st_mode & 0o111:
-            return  # execve(2): EACCES
+            return None  # execve(2): EACCES
         for_other = bool(file.st_mode & stat.S_ISUID) and file.st_uid != os.stat(f"/proc/{process.pid}").st_uid
+        asked = Asked(place.path, argv, is_set_id(file.st_mode), for_other)
         with self._lock:
             watch = self._watches.get(process.pid)
             if watch is not None:
-                watch.pending = Asked(place.path, argv, is_set_id(file.st_mode), for_other)
+                watch.pending = asked
         self._memory.forget(process.pid)
         self._memory.forget(tid)
+        return asked
 
     def _strings(self, tid: int, pointer: int, pointer_bytes: int) -> tuple[bytes, ...]:
         out: list[bytes] = []

@@ -14,6 +14,7 @@ from agentwrap.launching.seccomp import ARCH_X86_64, ENOSYS, Rule, answer
 from agentwrap.tracing import ptrace
 from agentwrap.tracing.files.settings import Who
 from agentwrap.tracing.files.tracker import FileTracker
+from agentwrap.tracing.image import Image
 from agentwrap.tracing.interrupted import Interrupted
 from agentwrap.tracing.lifecycle import Lifecycle, Usage
 from agentwrap.tracing.observer import Observer
@@ -37,7 +38,8 @@ class PtraceLoop:
 
     `on_main_end(status)` and `on_main_stop(signal)` tell about the main command. `every_call`: the rules, where there
     is no filter to apply them and each call has to be stopped at. `interrupted`: where calls wait for a listener.
-    `may_run`: asked about each new program before it runs; one that may not is killed.
+    `may_run`: asked about each new program before it runs; one that may not is killed. `at_exec`: is told of each one
+    that may, and may let it make calls; it returns what waitpid said if the program died of them.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class PtraceLoop:
         every_call: Mapping[tuple[int, int], Rule] | None = None,
         interrupted: Interrupted | None = None,
         may_run: Callable[[Process], bool] | None = None,
+        at_exec: Callable[[Process, Image], tuple[int, struct_rusage] | None] | None = None,
     ) -> None:
         self._tree = tree
         self._lifecycle = lifecycle
@@ -65,6 +68,7 @@ class PtraceLoop:
         self._rules = every_call
         self._interrupted = interrupted
         self._may_run = may_run
+        self._at_exec = at_exec
         self._resume = ptrace.resume if every_call is None else ptrace.resume_to_call
         self._said: dict[int, int] = {}
         self._performer: Performer | None = None
@@ -194,9 +198,14 @@ class PtraceLoop:
         self._forget_call(tid)
         process = self._tree.exec(tid)
         if process is not None:
-            self._lifecycle.became(process)
+            image = self._lifecycle.became(process)
             if self._may_run is not None and not self._may_run(process):
                 os.kill(process.pid, signal.SIGKILL)
+            elif image is not None and self._at_exec is not None:
+                gone = self._at_exec(process, image)
+                if gone is not None:
+                    self._gone(tid, *gone)
+                    return
         self._resume(tid)
 
     def _forget_call(self, tid: int) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from agentwrap.tracing.capture import Capture
     from agentwrap.tracing.guard import Guard
     from agentwrap.tracing.guard.stopped import Stopped
+    from agentwrap.tracing.interposing.watch import Interposer
     from agentwrap.tracing.loop import PtraceLoop
     from agentwrap.tracing.tracer import TracerSettings
 
@@ -66,3 +67,22 @@ def make_capture(
     from agentwrap.tracing.capture import Capture
 
     return Capture(memory, listener, sink, now, settings.capture, in_tree)
+
+
+def make_interposer(
+    settings: "TracerSettings", sink: Sink, now: Callable[[], int], listener: int
+) -> "Interposer | None":
+    """What puts the relay between MCP servers and their clients, if the run has it."""
+    if settings.servers is None:
+        return None
+    from agentwrap.tracing.interposing.watch import Interposer
+
+    return Interposer(
+        settings.servers,
+        settings.relay,
+        sink,
+        now,
+        gated=settings.gated,
+        root_server=settings.root_server,
+        listener=listener,
+    )

@@ -23,6 +23,7 @@ _OP_EXIT = 2  # PTRACE_SYSCALL_INFO_EXIT
 _ORIG_RAX, _RAX = 8 * 15, 8 * 10  # sys/user.h, struct user_regs_struct
 _GETREGS, _SETREGS = 12, 13
 _INTERRUPT = 0x4207
+_GETSIGMASK, _SETSIGMASK, _SIGMASK_BYTES = 0x420A, 0x420B, 8
 _ERESTARTSYS, _ERESTARTNOINTR = 512, 513  # linux/errno.h: what a call "returns" until its signal is delivered
 _CS_32 = 0x23  # arch/x86/include/asm/segment.h, __USER32_CS
 
@@ -115,6 +116,19 @@ def set_registers(tid: int, content: bytes) -> None:
     """PTRACE_SETREGS. A tracee that died meanwhile is reported by waitpid, not here."""
     _registers[:] = content
     _ptrace(_SETREGS, tid, None, _registers_address)
+
+
+def signal_mask(tid: int) -> bytes | None:
+    """PTRACE_GETSIGMASK: the blocked signals, one bit each; None if it is gone."""
+    if _ptrace(_GETSIGMASK, tid, ctypes.c_void_p(_SIGMASK_BYTES), _info_address) < 0:
+        return None
+    return bytes(_info[:_SIGMASK_BYTES])
+
+
+def set_signal_mask(tid: int, mask: bytes) -> None:
+    """PTRACE_SETSIGMASK. SIGKILL and SIGSTOP cannot be blocked. A tracee that died is reported by waitpid, not here."""
+    _info[:_SIGMASK_BYTES] = mask
+    _ptrace(_SETSIGMASK, tid, ctypes.c_void_p(_SIGMASK_BYTES), _info_address)
 
 
 def answer_syscall(tid: int, value: int) -> None:

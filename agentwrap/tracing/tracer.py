@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from agentwrap.tracing.capture import Capture, CaptureSettings
     from agentwrap.tracing.guard import Guard
     from agentwrap.tracing.interposing import Matcher
+    from agentwrap.tracing.interposing.watch import Interposer
     from agentwrap.tracing.judging import StopJudge
 
 # With the recorder's own 20 ms these keep what a kill -9 can lose under 50 ms.
@@ -73,8 +74,8 @@ class TracerSettings(msgspec.Struct, frozen=True):
     loopback where connections are made here, by the tracer; `capture`: those to model servers are. `landlock`: the
     tree's own TCP connections are refused.
     `layers`, `plan`: the policy that calls are judged by, and what the kernel holds of it.
-    `servers`: which programs are MCP servers, `relay`: where they are handed over (`mcp.handover`; one end, the tracer's
-    alone); None: none is relayed. `gated`: rules speak of servers, so one that cannot be relayed may not run.
+    `servers`: which programs are MCP servers, `relay`: where they are handed over (`mcp.handover`, the tracer's end);
+    None: none is relayed. `gated`: rules speak of servers, so that one that cannot be relayed may not run.
     `root_server`: the command itself is a server of this name.
     """
 
@@ -132,6 +133,7 @@ class Tracer:
         self._found: FoundTree | None = None
         self._guard: Guard | None = None
         self._capture: Capture | None = None
+        self._interposer: Interposer | None = None
         self._judge: StopJudge | None = None
         self._after: AfterLook | None = None
         self._view = own_view()
@@ -197,6 +199,7 @@ class Tracer:
             observer.network.guarded = True
         if listener is not None:
             self._capture = performing.make_capture(*performs)
+        self._interposer = performing.make_interposer(self._settings, self._sender.put, self._now, descriptor)
         set_id_works = not no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
         lifecycle = Lifecycle(
             self._sender.put, self._now, self._memory, self._files, observer, set_id_works=set_id_works
@@ -216,6 +219,7 @@ class Tracer:
                 self._rules() if launched.mode == child.MODE_EVERY_CALL else None,
                 Interrupted() if listener is not None else None,
                 self._judge.runs if self._judge is not None else None,
+                self._interposer.at_exec if self._interposer is not None else None,
             )
             if made is not None and made[1] is not None:
                 performing.perform_at_stops(self._loop, made[0], made[1])
@@ -304,8 +308,15 @@ class Tracer:
             if request is None:
                 continue
             request_id, tid, _flags, number, arch, _pointer, *arguments = request
+            interposer = self._interposer
+            if interposer is not None and tid in interposer.injecting:
+                if not interposer.answer(request_id, tid, number):
+                    listener.proceed(request_id)
+                continue
             try:
                 refusal = self._judge_call(observer, tid, arch, number, tuple(arguments))
+                if not refusal and interposer is not None:
+                    refusal = interposer.before_exec(request_id)
             except Exception as error:
                 # Every call must be answered: an agent that hangs for a fault of ours is worse than a gap.
                 refusal = 0
@@ -381,9 +392,11 @@ class Tracer:
         if name is None or refusal:
             return refusal
         try:
-            found.executing(process, tid, name, arguments, wide=arch == ARCH_X86_64)
+            asked = found.executing(process, tid, name, arguments, wide=arch == ARCH_X86_64)
         except OSError:
-            pass  # a bad pointer, or a process that is gone: the exec fails by itself
+            return 0  # a bad pointer, or a process that is gone: the exec fails by itself
+        if asked is not None and self._interposer is not None:
+            self._interposer.asked(process, asked.path, asked.argv)
         return 0
 
     def _lost_listener(self, error: OSError) -> None:

@@ -1,0 +1,96 @@
+"""The same swap where nothing is traced: a process that waits in its execve is given other descriptors.
+
+By the notify listener (SECCOMP_IOCTL_NOTIF_ADDFD with SETFD, seccomp_unotify(2)), from Linux 5.9. The exec may fail
+yet: then the process has the new ones, and whatever it tries next inherits them.
+"""
+
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from agentwrap.mcp.handover import Ends
+from agentwrap.tracing.interposing import descriptors
+from agentwrap.tracing.interposing.descriptors import Held, Kind
+from agentwrap.tracing.interposing.swap import Standard
+
+_ADDFD, _SETFD = 0xC0182103, 1  # linux/seccomp.h
+_pack = struct.Struct("=QIIII").pack
+
+
+class _Place(NamedTuple):
+    """A descriptor of the process, ours for it, and ours of what was there."""
+
+    one: Held
+    new: int
+    former: int
+
+
+def give(
+    listener: int, request: int, pid: int, standard: Standard, hand_over: Callable[[Ends], None]
+) -> tuple[int, int]:
+    """Do it to the process whose execve waits as `request`: the identity of its new standard input.
+
+    `hand_over` gets the relay's ends, which are closed here afterwards. Raises OSError, and all is as it was.
+    """
+    with ExitStack() as ours:
+
+        def keep(descriptor: int) -> int:
+            ours.callback(os.close, descriptor)
+            return descriptor
+
+        client_in, client_out = (keep(descriptors.take(pid, one)) for one in standard)
+        for one, client in zip(standard, (client_in, client_out), strict=True):
+            if one.kind is Kind.SOCKET and not descriptors.is_stream(client):
+                raise OSError("a socket that is no stream of this machine")
+        for_input, server_in = map(keep, _pair(standard.input, client_in, server_reads=True))
+        for_output, server_out = for_input, server_in
+        if standard.is_one:
+            server_out = keep(os.dup(server_in))
+        else:
+            for_output, server_out = map(keep, _pair(standard.output, client_out, server_reads=False))
+        places = _places(pid, standard.input, for_input, client_in)
+        if not standard.is_one:
+            places += _places(pid, standard.output, for_output, client_out)
+        _put(listener, request, places, lambda: hand_over(Ends(client_in, client_out, server_in, server_out)))
+        status = os.fstat(for_input)
+        return status.st_dev, status.st_ino
+
+
+def _places(pid: int, one: Held, new: int, former: int) -> list[_Place]:
+    """Where the process has it. What closes at the exec need not be changed."""
+    numbers = (descriptors.held(pid, number) for number in descriptors.others(pid, one))
+    return [_Place(found, new, former) for found in (one, *numbers) if found is not None and not found.closes]
+
+
+def _pair(like: Held, client: int, *, server_reads: bool) -> tuple[int, int]:
+    """What is like the client's: the server's end, and the relay's."""
+    if like.kind is Kind.SOCKET:
+        theirs, ours = (one.detach() for one in socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM))
+    else:
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        theirs, ours = (reading, writing) if server_reads else (writing, reading)
+        descriptors.size_as(theirs, client)
+    fcntl.fcntl(theirs, fcntl.F_SETFL, fcntl.fcntl(theirs, fcntl.F_GETFL) | like.status_flags)
+    return theirs, ours
+
+
+def _put(listener: int, request: int, places: list[_Place], then: Callable[[], None]) -> None:
+    done: list[_Place] = []
+    try:
+        for place in places:
+            _add(listener, request, place.new, place.one)
+            done.append(place)
+        then()
+    except OSError:
+        for place in done:
+            _add(listener, request, place.former, place.one)
+        raise
+
+
+def _add(listener: int, request: int, descriptor: int, one: Held) -> None:
+    """Raises OSError: ENOENT for a process that was killed, EINVAL before Linux 5.9."""
+    fcntl.ioctl(listener, _ADDFD, _pack(request, _SETFD, descriptor, one.number, one.flags & os.O_CLOEXEC))
