@@ -93,7 +93,7 @@ class OverHttp:
             return
         one = self._exchange(news.exchange)
         one.session = session
-        number = str(news.exchange)
+        number = f"h{news.exchange}"  # as `http.exchange` has it
         if news.ours:
             self._sessions.said(session, news.at_ns, news.up, news.data, exchange=number, of=one.asked)
             return

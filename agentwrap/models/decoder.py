@@ -49,7 +49,6 @@ class Decoder:
         self._emit = emit
         self._calls = Calls(emit, Conversations(), pricing)
         self._open: dict[int, _Open] = {}
-        self._plain = 0
         self._held = 0
         self._told: set[tuple[bytes, int, bytes]] = set()
 
@@ -165,5 +164,4 @@ class Decoder:
         if one.call is not None:
             self._calls.answered(one.call, one.passing, ended)
             return
-        self._plain += 1
-        plain_http.tell(f"h{self._plain}", one.passing, ended, self._emit)
+        plain_http.tell(f"h{one.passing.began.exchange}", one.passing, ended, self._emit)
