@@ -26,23 +26,31 @@ class Lines:
             self._begin(data)
             return []
         lines = data[:end].split(b"\n")
-        if self._begun:
-            self._begun += lines[0]
-            lines[0] = bytes(self._begun)
-            self._begun = bytearray()
+        first = 0
         whole: list[bytes] = []
-        for line in lines:
+        if self._begun:
+            if len(self._begun) + len(lines[0]) > self._cap:
+                return self._too_long(whole)
+            self._begun += lines[0]
+            self._begun += b"\n"
+            whole.append(bytes(self._begun))
+            self._begun = bytearray()
+            first = 1
+        for line in lines[first:]:
             if len(line) > self._cap:
-                self.over = True
-                return whole
+                return self._too_long(whole)
             whole.append(line + b"\n")
         self._begin(data[end + 1 :])
         return whole
 
+    def _too_long(self, whole: list[bytes]) -> list[bytes]:
+        self.over = True
+        self._begun = bytearray()
+        return whole
+
     def _begin(self, data: bytes) -> None:
         if len(self._begun) + len(data) > self._cap:
-            self.over = True
-            self._begun = bytearray()
+            self._too_long([])
         else:
             self._begun += data
 

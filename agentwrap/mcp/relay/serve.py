@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agentwrap.events import Gap
+from agentwrap.mcp.gate import Gate
 from agentwrap.mcp.handover import Ends, Taken, take_over
+from agentwrap.mcp.relay.asks import Asks
 from agentwrap.mcp.relay.link import Link
 from agentwrap.mcp.relay.process import Settings
 from agentwrap.mcp.relay.session import Session
@@ -87,6 +89,7 @@ class Relay:
         self._channel, self._settings, self._now = channel, settings, settings.now
         self._poller = Poller()
         self._link = Link(supervisor)
+        self._asks = Asks(self._link, self._now, settings.ask_timeout_s, unattended=settings.unattended)
         self._sessions: dict[int, Session] = {}
         self._ending: dict[int, float] = {}  # sessions whose server's end is waited for, and until when
         self._count = 0
@@ -109,6 +112,8 @@ class Relay:
             # After all others: their descriptors' numbers may be taken anew, and what was ready is about old ones.
             self._given = False
             self._take_over()
+        if self._asks.due_s() == 0.0:
+            self._asks.tick()
         self._sweep()
         if self._link.due_s() == 0.0:
             self._link.send()
@@ -119,7 +124,7 @@ class Relay:
         return active
 
     def _patience(self) -> float | None:
-        due = [self._link.due_s()]
+        due = [self._link.due_s(), self._asks.due_s()]
         if self._ending:
             due.append(max(0.0, min(self._ending.values()) - time.monotonic()))
         return min((one for one in due if one is not None), default=None)
@@ -139,6 +144,9 @@ class Relay:
     def _line(self, line: bytes) -> None:
         if line == b"Q":
             self._leaving = True
+        elif line[:1] == b"Y":
+            ask, _, answer = line[1:].decode("ascii", "replace").partition(" ")
+            self._asks.answered(ask, answer)
 
     def _on_channel(self, _events: int) -> None:
         self._given = True
@@ -159,6 +167,10 @@ class Relay:
     def _begin(self, taken: Taken, ends: Ends) -> None:
         self._count += 1
         session = Session(self._count, taken, ends, watch=self._poller, link=self._link, now=self._now)
+        if self._settings.layers:
+            gate = Gate(self._settings.layers, taken.server)
+            if gate.reads(up=True) or gate.reads(up=False):
+                session.judge(gate, self._asks)
         self._sessions[self._count] = session
         if self._crowded:
             session.pause(True)

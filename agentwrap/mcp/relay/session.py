@@ -6,41 +6,26 @@ Bytes go on as they come. Where the policy has a say about a side, its lines go 
 import os
 import select
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from agentwrap.events import McpBytes, McpClosed, McpOpened
 from agentwrap.events.mcp import McpSessionEnding
 from agentwrap.mcp.handover import Ends, Taken
 from agentwrap.mcp.relay.ends import end_of
+from agentwrap.mcp.relay.link import Link
 from agentwrap.mcp.relay.way import Watch, Way
-from agentwrap.tracing.wire import Message
 
-
-class Telling(Protocol):
-    """Who takes what is told."""
-
-    def put(self, item: Message) -> None:
-        """The next news."""
-        ...
-
-
-class Judging(Protocol):
-    """Who decides what becomes of the lines of a session."""
-
-    def received(self, way: Way, data: bytes) -> None:
-        """Bytes came; they are told already."""
-        ...
-
-    def ended(self, way: Way) -> None:
-        """No more come from that side."""
-        ...
+if TYPE_CHECKING:
+    from agentwrap.mcp.gate import Gate
+    from agentwrap.mcp.relay.asks import Asks
+    from agentwrap.mcp.relay.judged import Judged
 
 
 class Session:
     """Stands from `Session` until `over`; then `close` tells how it ended. `now`: ns since the start of the run."""
 
     def __init__(
-        self, number: int, taken: Taken, ends: Ends, *, watch: Watch, link: Telling, now: Callable[[], int]
+        self, number: int, taken: Taken, ends: Ends, *, watch: Watch, link: Link, now: Callable[[], int]
     ) -> None:
         self.number, self.span, self.pid, self.server = number, taken.span, taken.pid, taken.server
         self._link, self._now = link, now
@@ -49,7 +34,7 @@ class Session:
         self._first: McpSessionEnding | None = None
         self._told = False
         self.detail = b""
-        self.judged: Judging | None = None
+        self.judged: Judged | None = None
         link.put(
             McpOpened(
                 session=number, at_ns=taken.at_ns, span=taken.span, pid=taken.pid, server=taken.server, how=taken.how,
@@ -59,8 +44,9 @@ class Session:
         # All four, before any of them is looked at: two may be one socket.
         client_in, server_in = end_of(ends.client_in, writes=False), end_of(ends.server_in, writes=True)
         server_out, client_out = end_of(ends.server_out, writes=False), end_of(ends.client_out, writes=True)
-        self.up = Way(watch, client_in, server_in, self._received, self._ended, up=True)
-        self.down = Way(watch, server_out, client_out, self._received, self._ended, up=False)
+        about = (self._received, self._ended, self._broke)
+        self.up = Way(watch, client_in, server_in, *about, up=True)
+        self.down = Way(watch, server_out, client_out, *about, up=False)
 
     @property
     def ways(self) -> tuple[Way, Way]:
@@ -79,12 +65,11 @@ class Session:
             way.look()
 
     def _received(self, way: Way, data: bytes) -> None:
+        if self.judged is not None:
+            self.judged.received(way, data)
+            return
         self._link.put(McpBytes(self.number, self._now(), way.up, data))
-        judged = self.judged
-        if judged is None:
-            way.send(data)
-        else:
-            judged.received(way, data)
+        way.send(data)
 
     def _ended(self, way: Way) -> None:
         if self._first is None:
@@ -92,6 +77,24 @@ class Session:
         if self.judged is not None:
             self.judged.ended(way)
         way.finish()
+
+    def _broke(self, way: Way) -> None:
+        if self.judged is not None:
+            self.judged.give_up(b"the server has left" if way.up else b"the client has left")
+
+    def judge(self, gate: "Gate", asks: "Asks") -> None:
+        """What the gate reads goes on by its word only. To be called before anything is read."""
+        from agentwrap.mcp.relay.judged import About, Judged
+
+        about = About(self.number, self.span, self.pid, self.server, self.up, self.down, self._now, self._too_long)
+        self.judged = Judged(about, gate, asks, self._link)
+
+    def _too_long(self) -> None:
+        from agentwrap.mcp.relay.judged import TOO_LONG
+
+        self.detail = TOO_LONG
+        for way in self.ways:
+            way.finish()
 
     def cut(self, detail: bytes) -> None:
         """End it from here: both sides see the other one leave."""

@@ -12,6 +12,7 @@ from agentwrap.mcp.relay.ends import CHUNK_BYTES, End
 from agentwrap.mcp.relay.outgoing import Outgoing
 
 _DRAINED_CHUNKS = 16
+_ANSWERS_BYTES = 1 << 20
 
 
 class Watch(Protocol):
@@ -27,7 +28,11 @@ class Watch(Protocol):
 
 
 class Way:
-    """From `source` to `sink`. `received` gets every piece that is read, `ended` is told of the source's end."""
+    """From `source` to `sink`.
+
+    `received` gets every piece that is read, `ended` is told of the source's end, `broke` that the sink takes no more.
+    `answers`: the way that answers of ours go to, where the bytes of this one are judged; `answered`: the reverse.
+    """
 
     def __init__(
         self,
@@ -36,17 +41,20 @@ class Way:
         sink: End,
         received: "Callable[[Way, bytes], None]",
         ended: "Callable[[Way], None]",
+        broke: "Callable[[Way], None]",
         *,
         up: bool,
     ) -> None:
         self.up = up
         self.out = Outgoing()
+        self.answers: Way | None = None
+        self.answered: Way | None = None
         self.paused = False  # somebody is far behind: nothing is read
         self.broken = False  # whoever takes the bytes has left before whoever gives them
         self._watch = watch
         self._source: End | None = source
         self._sink: End | None = sink
-        self._received, self._ended = received, ended
+        self._received, self._ended, self._broke = received, ended, broke
         self._finishing = False
         self._reads = self._writes = False
         self._half = False
@@ -68,7 +76,7 @@ class Way:
         """Watch what has to be watched now."""
         source, sink = self._source, self._sink
         if source is not None:
-            reads = not self.paused and self.out.size < CHUNK_BYTES
+            reads = not self.paused and self.out.size < CHUNK_BYTES and not self._owes()
             if reads != self._reads:
                 self._reads = reads
                 if reads:
@@ -79,6 +87,11 @@ class Way:
         if sink is not None and (writes := self.out.size > 0) != self._writes:
             self._writes = writes
             self._watch.change(sink.fd, self._on_sink, reads=False, writes=writes)
+
+    def _owes(self) -> bool:
+        """Whether whoever is read here does not take the answers to what it has said already."""
+        answers = self.answers
+        return answers is not None and answers.out.size + answers.out.unsaid > _ANSWERS_BYTES
 
     def send(self, data: bytes) -> tuple[bytes, ...]:
         """Bytes of the source's go on; returns lines of ours that went with them. Nothing where nobody takes them."""
@@ -128,6 +141,7 @@ class Way:
             source.refuse()
         if not self._busy:  # a piece is being worked on: what came after it is read after it
             self._read_out()
+        self._broke(self)
 
     def _read_out(self) -> None:
         source = self._source
@@ -185,6 +199,8 @@ class Way:
                 sink.finish()
             self._close_sink()
         self.look()
+        if self.answered is not None:
+            self.answered.look()
 
     def _close_source(self) -> None:
         source, self._source = self._source, None

@@ -1,0 +1,258 @@
+r"""A session where the policy has a say: whole lines are judged before they go on, byte for byte, or do not.
+
+Judgements are told before the bytes that they are about, and both before anything goes on. What is `\n`-ended is a
+line; what follows the last one counts as a line at the end of its side, for many servers read it.
+"""
+
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+import msgspec
+
+from agentwrap.events import McpBytes, McpJudged, McpSaid
+from agentwrap.events.mcp_news import McpVerdict
+from agentwrap.mcp.framing import Lines
+from agentwrap.mcp.gate import Gate, Verdict
+from agentwrap.mcp.relay.asks import Answered, Asks, Held
+from agentwrap.mcp.relay.way import Way
+from agentwrap.tracing.wire import Message
+
+LINE_MAX_BYTES = 64 << 20
+TOO_LONG = b"a line of more than 64 MB cannot be judged"
+_WAITS = b"waiting for a human to allow it"
+_TOLD: dict[Answered, McpVerdict] = {
+    "once": "approved", "run": "approved", "always": "approved", "deny": "refused", "expired": "expired"
+}  # fmt: skip
+
+
+class Telling(Protocol):
+    """Who takes what is told."""
+
+    def put(self, item: Message) -> None:
+        """The next news."""
+        ...
+
+    def send(self) -> None:
+        """What was put is to be out of this process, as far as there is room for it."""
+        ...
+
+
+class About(msgspec.Struct, frozen=True):
+    """The session that is judged. `now`: ns of the run; `too_long`: a side cannot be judged any more."""
+
+    number: int
+    span: str
+    pid: int
+    server: bytes
+    up: Way
+    down: Way
+    now: Callable[[], int]
+    too_long: Callable[[], None]
+
+
+class _Act(msgspec.Struct):
+    """What is to be done about one line."""
+
+    kind: Literal["pass", "answer", "hold", "drop"]
+    data: bytes = b""
+    held: Held | None = None
+
+
+class Judged:
+    """Judges the lines of those sides that its gate reads; bytes of the other side go on as they come."""
+
+    def __init__(self, about: About, gate: Gate, asks: Asks, link: Telling) -> None:
+        self._about, self._gate, self._asks, self._link = about, gate, asks, link
+        self._lines: dict[bool, Lines] = {}
+        self._count = {True: 0, False: 0}
+        self._held: list[Held] = []
+        for way in (about.up, about.down):
+            if gate.reads(up=way.up):
+                self._lines[way.up] = Lines(LINE_MAX_BYTES)
+                way.answers, self._other(way).answered = self._other(way), way
+
+    def received(self, way: Way, data: bytes) -> None:
+        """Bytes came from one side."""
+        lines = self._lines.get(way.up)
+        if lines is None:
+            self._tell_bytes(way, data)
+            self._told_said(way, way.send(data))
+        elif not lines.over:
+            whole = lines.feed(data)
+            self._work(way, whole, data, over=lines.over)
+        else:
+            self._tell_bytes(way, data)
+
+    def ended(self, way: Way) -> None:
+        """No more comes from one side: nothing that waits can be answered and carried out as it was meant."""
+        lines = self._lines.get(way.up)
+        if lines is not None and (rest := lines.rest()):
+            self._work(way, [rest], b"", over=False)
+        self.give_up(b"the client has left" if way.up else b"the server has left")
+
+    def give_up(self, reason: bytes) -> None:
+        """Nothing waits any more."""
+        for held in self._held[:]:
+            self._withdraw(held, reason)
+            self._say(self._other(self._way(held.up)), self._gate.refused(held.verdict, reason))
+
+    def _work(self, way: Way, lines: list[bytes], data: bytes, *, over: bool) -> None:
+        acts = [self._judge(way, line) for line in lines]
+        if over:
+            why = Verdict(decision="deny", rule=b"built-in.too-long", why=TOO_LONG)
+            self._tell(way.up, self._count[way.up] + 1, why, "deny")
+        if data:
+            self._tell_bytes(way, data)
+        if acts:
+            self._link.send()
+        passing: list[bytes] = []
+        for act in acts:
+            if act.kind == "pass":
+                passing.append(act.data)
+            elif act.kind == "answer":
+                # In its place: what came before it has gone on by now.
+                self._pass(way, passing)
+                self._say(self._other(way), act.data)
+            elif act.held is not None and not act.held.gone:
+                self._ask(act.held)
+        self._pass(way, passing)
+        if over:
+            self._about.too_long()
+
+    def _pass(self, way: Way, passing: list[bytes]) -> None:
+        if passing:
+            self._told_said(way, way.send(passing[0] if len(passing) == 1 else b"".join(passing)))
+            passing.clear()
+
+    def _judge(self, way: Way, line: bytes) -> _Act:
+        self._count[way.up] += 1
+        number = self._count[way.up]
+        message = line.removesuffix(b"\n")
+        if not message.strip():
+            return _Act("pass", line)
+        verdicts = self._gate.judge(message, up=way.up)
+        if len(verdicts) == 1:
+            return self._judge_one(way, number, line, verdicts[0])
+        if all(self._passes(way, verdict) for verdict in verdicts):
+            for verdict in verdicts:
+                self._tell_passing(way, number, verdict)
+            return _Act("pass", line)
+        return self._refuse_batch(way, number, verdicts)
+
+    def _judge_one(self, way: Way, number: int, line: bytes, verdict: Verdict) -> _Act:
+        if verdict.cancels and (held := self._waiting(way.up, verdict.cancels)) is not None:
+            self._withdraw(held, b"the sender cancelled it")
+            self._tell(way.up, number, msgspec.structs.replace(verdict, rule=held.verdict.rule), "cancelled")
+            return _Act("drop")
+        if self._passes(way, verdict):
+            self._tell_passing(way, number, verdict)
+            return _Act("pass", line)
+        if verdict.decision == "deny":
+            self._tell(way.up, number, verdict, "deny")
+            return _Act("answer", verdict.answer)
+        held = Held(
+            up=way.up, line=number, data=line, verdict=verdict, grant=self._grant(way, verdict),
+            progress=self._progress, settle=self._settle,
+        )  # fmt: skip
+        if refusal := self._asks.begin(held).encode():
+            self._tell(way.up, number, _because(verdict, refusal), "deny")
+            return _Act("answer", self._gate.refused(verdict, refusal))
+        self._held.append(held)
+        self._tell(way.up, number, verdict, "hold", held.ask)
+        return _Act("hold", held=held)
+
+    def _refuse_batch(self, way: Way, number: int, verdicts: tuple[Verdict, ...]) -> _Act:
+        """It goes on whole or not at all, and nobody is asked about a part of it."""
+        answers = []
+        for verdict in verdicts:
+            if verdict.decision == "deny":
+                self._tell(way.up, number, verdict, "deny")
+                answers.append(verdict.answer)
+                continue
+            why = b"a batch goes on whole or not at all"
+            if verdict.decision == "hold":
+                why = b"nobody is asked about a message in a batch"
+            self._tell(way.up, number, _because(verdict, why), "deny")
+            if verdict.id and verdict.method:
+                answers.append(self._gate.refused(verdict, why))
+        given = [answer.strip() for answer in answers if answer]
+        return _Act("answer", b"[" + b",".join(given) + b"]" if given else b"")
+
+    def _passes(self, way: Way, verdict: Verdict) -> bool:
+        if verdict.decision == "hold":
+            return self._asks.granted(self._grant(way, verdict))
+        return verdict.decision in ("pass", "would-deny")
+
+    def _grant(self, way: Way, verdict: Verdict) -> tuple[bytes, bool, bytes, bytes, str]:
+        return self._about.server, way.up, verdict.method, verdict.tool, verdict.digest
+
+    def _tell_passing(self, way: Way, number: int, verdict: Verdict) -> None:
+        if verdict.decision == "would-deny":
+            self._tell(way.up, number, verdict, "would-deny")
+        elif verdict.decision == "hold":
+            self._tell(way.up, number, _because(verdict, b"a human allowed it for this run"), "allow")
+        elif verdict.ruled:
+            self._tell(way.up, number, verdict, "allow")
+
+    def _ask(self, held: Held) -> None:
+        about, verdict = self._about, held.verdict
+        question = verdict.question or b"%s %s of %s" % (verdict.method, verdict.tool, about.server)
+        self._asks.put_to_human(held, about.span, about.pid, question)
+
+    def _progress(self, held: Held) -> None:
+        self._say(self._other(self._way(held.up)), self._gate.progress(held.verdict, held.count, _WAITS))
+
+    def _settle(self, held: Held, answered: Answered) -> None:
+        """A human answered, or time is up."""
+        if held not in self._held:
+            return
+        self._held.remove(held)
+        way, told = self._way(held.up), _TOLD[answered]
+        why = {"approved": b"", "refused": b"a human denied it", "expired": b"nobody answered in time"}[told]
+        self._tell(held.up, held.line, _because(held.verdict, why), told, held.ask)
+        self._link.send()
+        if told == "approved":
+            self._told_said(way, way.send(held.data))
+        else:
+            self._say(self._other(way), self._gate.refused(held.verdict, why))
+
+    def _withdraw(self, held: Held, reason: bytes) -> None:
+        self._held.remove(held)
+        self._asks.withdraw(held, reason)
+        self._tell(held.up, held.line, _because(held.verdict, reason), "cancelled", held.ask)
+
+    def _waiting(self, up: bool, identity: bytes) -> Held | None:
+        fitting = (held for held in self._held if held.up is up and held.verdict.id == identity)
+        return next(fitting, None)
+
+    def _way(self, up: bool) -> Way:
+        return self._about.up if up else self._about.down
+
+    def _other(self, way: Way) -> Way:
+        return self._about.down if way.up else self._about.up
+
+    def _say(self, way: Way, message: bytes) -> None:
+        if message:
+            self._told_said(way, way.say(message.removesuffix(b"\n") + b"\n"))
+
+    def _told_said(self, way: Way, said: tuple[bytes, ...]) -> None:
+        about = self._about
+        for line in said:
+            self._link.put(McpSaid(session=about.number, at_ns=about.now(), up=way.up, data=line[:-1]))
+
+    def _tell_bytes(self, way: Way, data: bytes) -> None:
+        self._link.put(McpBytes(self._about.number, self._about.now(), way.up, data))
+
+    def _tell(self, up: bool, line: int, verdict: Verdict, what: McpVerdict, ask: str = "") -> None:
+        self._link.put(
+            McpJudged(
+                session=self._about.number, at_ns=self._about.now(), up=up, line=line, part=verdict.part, verdict=what,
+                rule=verdict.rule, why=verdict.why, change=verdict.change, method=verdict.method, tool=verdict.tool,
+                digest=verdict.digest, ask=ask,
+            )
+        )  # fmt: skip
+
+
+def _because(verdict: Verdict, why: bytes) -> Verdict:
+    """The same with one more reason."""
+    return msgspec.structs.replace(verdict, why=b"; ".join(filter(None, (verdict.why, why))))
