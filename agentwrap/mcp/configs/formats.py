@@ -6,12 +6,14 @@ Sources: the clients' documentation of their configuration files.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from agentwrap.mcp.configs.texts import UnreadableError, members, to_bytes, toml, value
 from agentwrap.mcp.declared import Client, Declared, Scope
 
-Format = Literal["servers", "claude-code", "vscode", "gemini", "opencode", "codex"]
+Format = Literal["servers", "plugin", "claude-code", "vscode", "gemini", "opencode", "codex"]
 MAX_SERVERS = 1000
 _TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
     "http": "http", "streamable-http": "http", "streamable_http": "http", "streamableHttp": "http", "remote": "http",
@@ -19,7 +21,7 @@ _TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
 }  # fmt: skip
 
 
-class Source(NamedTuple):
+class Source(msgspec.Struct, frozen=True):
     """Whose file it is. `config`: its name, `folder`: the project that it is in, if it is in one."""
 
     client: Client
@@ -28,7 +30,7 @@ class Source(NamedTuple):
     folder: bytes = b""
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True):
     """What a file declares, and what of it could not be read."""
 
     servers: tuple[Declared, ...] = ()
@@ -57,14 +59,35 @@ _Entries = Iterator[Declared | str]
 
 
 def _servers(data: bytes, source: Source) -> _Entries:
-    """`mcpServers`, as most clients have it. Of a plugin there may be no name around the servers."""
+    """`mcpServers`, as most clients have it."""
+    yield from _of_json(members(data).get("mcpServers", b""), source)
+
+
+def _plugin(data: bytes, source: Source) -> _Entries:
+    """A plugin's `.mcp.json` may have its servers at the top; its `plugin.json` may name files instead of them."""
     top = members(data)
-    if "mcpServers" in top:
-        yield from _of_json(top["mcpServers"], source)
+    inner = top.get("mcpServers", b"")
+    if inner:
+        yield from _of_json(inner if inner.startswith(b"{") else b"", source)
         return
     for name, raw in top.items():
         if _is_server(raw):
             yield _server(name, _object(raw), source)
+
+
+def plugin_folders(data: bytes) -> tuple[bytes, ...]:
+    """The folders that an `installed_plugins.json` of Claude Code names; none of what cannot be read."""
+    found: dict[bytes, None] = {}
+    try:
+        for raw in members(members(data).get("plugins", b"")).values():
+            entry = _object(raw)
+            for one in entry if isinstance(entry, list) else [entry]:
+                folder = one.get("installPath") if isinstance(one, Mapping) else None
+                if isinstance(folder, str) and len(found) < MAX_SERVERS:
+                    found[to_bytes(folder)] = None
+    except UnreadableError:
+        pass  # then Claude Code finds none either
+    return tuple(found)
 
 
 def _claude_code(data: bytes, source: Source) -> _Entries:
@@ -74,7 +97,8 @@ def _claude_code(data: bytes, source: Source) -> _Entries:
     for folder, project in members(top.get("projects", b"")).items():
         try:
             inner = members(project).get("mcpServers", b"")
-            yield from _of_json(inner, source._replace(scope="project", folder=to_bytes(folder)))
+            if inner:
+                yield from _of_json(inner, msgspec.structs.replace(source, scope="project", folder=to_bytes(folder)))
         except UnreadableError as error:
             yield f"projects.{folder}: {error}"
 
@@ -114,6 +138,7 @@ def _codex(data: bytes, source: Source) -> _Entries:
 
 _READERS: Mapping[Format, Callable[[bytes, Source], _Entries]] = {
     "servers": _servers,
+    "plugin": _plugin,
     "claude-code": _claude_code,
     "vscode": _vscode,
     "gemini": _gemini,

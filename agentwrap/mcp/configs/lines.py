@@ -6,20 +6,22 @@ front of a bare name; neither makes it another command. What only begins alike i
 
 import posixpath
 import re
-from typing import NamedTuple
+from functools import lru_cache
+
+import msgspec
 
 from agentwrap.mcp.configs.placeholders import Known, expand
 from agentwrap.mcp.declared import Declared
 
 _MAX_BEFORE = 6
-_INTERPRETERS = re.compile(
+_INTERPRETERS = (
     rb"(?:env|sh|[a-z]{0,3}sh|busybox|node(?:js)?|bun|deno|tsx|ts-node|(?:python|pypy|ruby|perl|php|lua)[0-9.]*|uv|"
     rb"java|dotnet|Rscript|tclsh|guile|pwsh)"
 )
 Word = bytes | re.Pattern[bytes]
 
 
-class Start(NamedTuple):
+class Start(msgspec.Struct, frozen=True):
     """A program that begins. `path`: the file that was asked for, `argv`: its words as the kernel gives them."""
 
     path: bytes
@@ -27,7 +29,7 @@ class Start(NamedTuple):
     cwd: bytes
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True):
     """One declared command line, ready to be compared.
 
     `base`: the last part of the command's name, if it is known. `folder`: where relative names begin, if the
@@ -117,6 +119,11 @@ def _fits(word: Word, given: bytes) -> bool:
     return word == given if isinstance(word, bytes) else word.fullmatch(given) is not None
 
 
+@lru_cache(maxsize=1024)
+def _is_interpreter(base: bytes) -> bool:
+    return re.fullmatch(_INTERPRETERS, base) is not None
+
+
 def scripts(start: Start) -> tuple[int, ...]:
     """Which words of argv may be the script that was asked for: with its interpreter, and that one's options, before.
 
@@ -126,6 +133,6 @@ def scripts(start: Start) -> tuple[int, ...]:
     early = start.argv[1:_MAX_BEFORE]
     if start.path and start.path in early and start.path != start.argv[0]:
         return (early.index(start.path) + 1,)
-    if _INTERPRETERS.fullmatch(start.argv[0].rpartition(b"/")[2]) is None:
+    if not _is_interpreter(start.argv[0].rpartition(b"/")[2]):
         return ()
     return tuple(number for number, word in enumerate(early, 1) if b"/" in word and not word.startswith(b"-"))

@@ -4,7 +4,6 @@ What it learns during a run (files that changed, servers that an agent's own com
 functions that it is given. Nothing once declared is forgotten: an agent may remove a file as soon as it has read it.
 """
 
-import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping
 
@@ -80,14 +79,11 @@ class Matcher:
     def match(self, path: bytes, argv: tuple[bytes, ...], cwd: bytes) -> Declared | None:
         """The server that begins here. `path`: the file asked for (AT_EXECFN), or the image.
 
-        Our own `mcp` command is a server declared by hand. Else the nearest declaration wins: of the agent's command
-        line, of the project that `cwd` is in, of the user, of the machine; last those of agents that were not seen.
+        The nearest declaration wins: of the agent's command line, of the project that `cwd` is in, of the user, of the
+        machine; last those of agents that were not seen in this run.
         """
         if not argv:
             return None
-        name = by_hand(argv)
-        if name is not None:
-            return Declared(name, "hand", scope="command")
         found: list[Declared] = []
         start = Start(path, argv, cwd)
         if self._lines:
@@ -153,4 +149,6 @@ class Matcher:
 
 def _glob(pattern: bytes) -> re.Pattern[bytes]:
     """A glob over bytes, whatever they are."""
+    import fnmatch
+
     return re.compile(fnmatch.translate(pattern.decode("latin-1")).encode("latin-1"))

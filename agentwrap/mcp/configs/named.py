@@ -4,7 +4,8 @@ Sources: the help texts of Claude Code (`--mcp-config <configs...>`) and Codex (
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from agentwrap.mcp.configs.formats import Found, Source, of_tables, read
 from agentwrap.mcp.configs.texts import UnreadableError, to_bytes, toml
@@ -24,7 +25,7 @@ VALUED = frozenset(
 """Options of `agentwrap mcp` that take a value (a test compares)."""
 
 
-class Reference(NamedTuple):
+class Reference(msgspec.Struct, frozen=True):
     """A configuration that a command line names: a file (as written there), or the text itself."""
 
     file: bytes = b""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-_PLACEHOLDER = re.compile(rb"\$\{([^${}]*+)\}|\{(?:env|file):([^{}]*+)\}|\$([A-Za-z_][A-Za-z0-9_]*+)")
+_PLACEHOLDER = rb"\$\{([^${}]*+)\}|\{(?:env|file):([^{}]*+)\}|\$([A-Za-z_][A-Za-z0-9_]*+)"
 _FOLDERS = frozenset({b"workspaceFolder", b"workspaceRoot", b"workspacePath", b"cwd", b"CLAUDE_PROJECT_DIR"})
 _SLASHES = frozenset({b"/", b"pathSeparator"})
 
@@ -31,7 +31,7 @@ def expand(text: bytes, known: Known) -> tuple[bytes, ...]:
         return (_from_home(text, known),)
     pieces = [b""]
     at = 0
-    for match in _PLACEHOLDER.finditer(text):
+    for match in re.finditer(_PLACEHOLDER, text):
         pieces[-1] += text[at : match.start()]
         at = match.end()
         meant = _meant(match, known)

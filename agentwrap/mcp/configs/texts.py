@@ -4,15 +4,14 @@ Knows no client. Whatever cannot be read raises `UnreadableError` with a few wor
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 
 import msgspec
 
 _STRING = r'"(?:[^"\\]|\\.)*+(?:"|\Z)'
 # A text that does not end is one to the end of the file: tried once, not once for each quote in it.
-_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_LAST_COMMA = re.compile(rf"({_STRING})|,(?=\s*+[\]}}])", re.DOTALL)
+_COMMENT = rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)"
+_LAST_COMMA = rf"({_STRING})|,(?=\s*+[\]}}])"
 _BOM = b"\xef\xbb\xbf"
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -27,7 +26,7 @@ def plain_json(data: bytes) -> bytes:
     """JSON with comments and commas at the end (`jsonc`) as JSON. Texts are left alone."""
     text = data.removeprefix(_BOM).decode("utf-8", "surrogateescape")
     for pattern in (_COMMENT, _LAST_COMMA):
-        text = pattern.sub(lambda match: match[1] or " ", text)
+        text = re.sub(pattern, lambda match: match[1] or " ", text, flags=re.DOTALL)
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -62,6 +61,8 @@ def value(data: bytes) -> object:
 
 def toml(data: bytes) -> Mapping[str, object]:
     """A TOML document. Raises UnreadableError."""
+    import tomllib  # most runs read no TOML
+
     try:
         return tomllib.loads(data.removeprefix(_BOM).decode("utf-8"))
     except (ValueError, RecursionError) as error:

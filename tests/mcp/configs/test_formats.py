@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentwrap.mcp.configs.formats import _READERS, Format, Source, read
+from agentwrap.mcp.configs.formats import _READERS, Format, Found, Source, plugin_folders, read
 from agentwrap.mcp.declared import Declared
 
 
@@ -37,8 +37,18 @@ def test_a_projects_file_declares_programs_and_urls() -> None:
 
 
 def test_a_plugins_file_may_have_servers_and_nothing_around_them() -> None:
-    found = servers("servers", '{"db": {"command": "${CLAUDE_PLUGIN_ROOT}/db"}, "version": 1, "x": {"y": 2}}')
+    found = servers("plugin", '{"db": {"command": "${CLAUDE_PLUGIN_ROOT}/db"}, "version": 1, "x": {"y": 2}}')
     assert list(found) == [b"db"]
+    assert list(servers("plugin", '{"name": "p", "mcpServers": {"a": {"command": "x"}}}')) == [b"a"]
+    assert servers("plugin", '{"name": "p", "mcpServers": "./mcp.json"}') == {}
+
+
+def test_plugins_are_where_the_list_of_them_says() -> None:
+    text = b"""{"version": 2, "plugins": {"a@m": [{"scope": "user", "installPath": "/p/a"}],
+        "b@m": {"installPath": "/p/b"},
+        "c@m": [1, {"installPath": 2}], "d@m": null}}"""
+    assert plugin_folders(text) == (b"/p/a", b"/p/b")
+    assert plugin_folders(b"[") == plugin_folders(b'{"plugins": 3}') == ()
 
 
 def test_claude_code_has_servers_of_the_user_and_of_each_project() -> None:
@@ -123,7 +133,7 @@ def test_codex_has_tables() -> None:
 def test_a_file_without_servers_is_no_problem(form: Format, empty: bytes) -> None:
     if form == "codex" and empty == b"{}":
         empty = b"# nothing"
-    assert read(form, empty, Source("mcp.json")) == ((), ())
+    assert read(form, empty, Source("mcp.json")) == Found()
 
 
 @pytest.mark.parametrize(
@@ -181,6 +191,7 @@ _LIKELY = st.recursive(
 @given(st.binary())
 def test_no_bytes_raise(form: Format, data: bytes) -> None:
     read(form, data, Source("mcp.json"))
+    plugin_folders(data)
 
 
 @pytest.mark.parametrize("form", [one for one in _READERS if one != "codex"])

@@ -201,11 +201,10 @@ def test_an_agents_command_line_names_files_and_texts() -> None:
     assert not Matcher().observe((b"claude", b"--mcp-config=m.json"), b"/w")
 
 
-def test_our_own_command_is_a_server_by_hand() -> None:
+def test_our_own_command_says_its_servers_name() -> None:
     argv = (b"/v/bin/python", b"/v/bin/agentwrap", b"mcp", b"--name", b"n", b"--", b"s")
-    found = Matcher().match(b"/v/bin/agentwrap", argv, b"/w")
-    assert found is not None
-    assert (found.name, found.client) == (b"n", "hand")
+    assert Matcher().by_hand(argv) == b"n"
+    assert Matcher().match(b"/v/bin/agentwrap", argv, b"/w") is None
 
 
 @given(st.binary(max_size=20), st.lists(st.binary(max_size=8), max_size=6), st.lists(st.text(max_size=8), max_size=4))

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentwrap.mcp.configs.formats import Found
 from agentwrap.mcp.configs.named import by_hand, names_servers, observed, overrides, references
 from agentwrap.mcp.declared import Declared
 
@@ -44,7 +45,7 @@ def test_an_override_changes_what_the_file_says() -> None:
 @pytest.mark.parametrize("line", ["git -c core.pager=cat log", "sh -c mcp_servers", "codex -c model=o3 exec x"])
 def test_other_options_name_none(line: str) -> None:
     assert not names_servers(words(line))
-    assert observed(words(line), (), lambda _file: None) == ((), ())
+    assert observed(words(line), (), lambda _file: None) == Found()
 
 
 def test_what_cannot_be_read_of_a_command_line_is_told() -> None:
