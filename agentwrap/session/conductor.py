@@ -216,6 +216,9 @@ class Session:
         if self._claims is not None:
             self._claims.start(self._pump.put, self._spans.of)
         self._mcp = McpTraffic(self._pump.put, self._now)
+        if self._around.relay is not None:
+            self._around.relay.traffic = self._mcp
+            self._around.relay.attend(self._pump.put, self._pump.flush, self._now)
         if self._around.gateway is not None:
             self._around.gateway.traffic = ModelTraffic(self._now, self._mcp)
             self._around.gateway.attend(self._noting(self._around.gateway), self._pump.flush, self._now)
@@ -352,10 +355,9 @@ class Session:
     def _keep_both_going(self) -> None:
         """An agent may stop its own tracer (SIGSTOP), and with it itself and every time-out: go on at once.
 
-        The gateway, too: its connections, and what is told of them, would wait.
+        The gateway and the relay, too: what they pass, and what is told of it, would wait.
         """
-        if self._around.gateway is not None:
-            self._around.gateway.keep_going()
+        self._around.keep_going()
         try:
             stopped = os.waitid(os.P_PID, self._tracer_pid, os.WSTOPPED | os.WNOHANG)
         except ChildProcessError:
@@ -451,7 +453,7 @@ class Session:
         lost = self._around.close()
         outcome.failure = outcome.failure or lost
         if self._mcp is not None:
-            self._mcp.finish()
+            self._mcp.close()
         if self._desk is not None:
             self._desk.close()
         if self._claims is not None:

@@ -160,6 +160,7 @@ def _settings(following: Following) -> "TracerSettings":
         landlock=bool(around.plan and around.plan.landlock.handled_ports),
         layers=_layers(following),
         plan=around.plan,
+        relay=around.relay.channel_for_tracer if around.relay is not None else None,
     )
 
 

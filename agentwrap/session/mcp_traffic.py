@@ -22,7 +22,7 @@ class McpTraffic:
         self._lock = threading.Lock()
         self._items: list[Item] = []
         self._decoder: McpDecoder | None = None
-        self._broken = False
+        self._broken = self._lost = False
 
     def feed(self, news: McpNews) -> list[Item]:
         """The next news of the relay, or a judgement of the gateway. Everything made is put already."""
@@ -37,11 +37,15 @@ class McpTraffic:
         """What else the run tells, already put."""
         self._do(lambda decoder: decoder.see(items))
 
-    def finish(self, *, lost: bool = False) -> list[Item]:
-        """Nothing more will come from the relay and the gateway."""
-        if self._decoder is not None:
-            self._do(lambda decoder: decoder.finish(self._now(), lost=lost))
+    def finish(self, *, lost: bool) -> list[Item]:
+        """Nothing more will come from the relay; the gateway may have more."""
+        self._lost = lost
         return []
+
+    def close(self) -> None:
+        """Nothing more will come from anybody."""
+        if self._decoder is not None:
+            self._do(lambda decoder: decoder.finish(self._now(), lost=self._lost))
 
     def _do(self, act: "Callable[[McpDecoder], object]") -> None:
         with self._lock:

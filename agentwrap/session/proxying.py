@@ -126,7 +126,7 @@ class ProxySession:
             number = info.si_signo if info is not None else 0
         ended(number)
         self._gateway.close()
-        self._mcp.finish()
+        self._mcp.close()
         self._files.remove()
         failure = self._gateway.failure or ("" if number else "the gateway ended")
         self._pump.put(

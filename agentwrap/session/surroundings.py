@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentwrap.gateway.process import Loading
     from agentwrap.gateway.started import StartedGateway
     from agentwrap.launching.enforcement import EnforcementPlan
+    from agentwrap.mcp.relay.started import StartedRelay
 
 Tier = Literal["", "wall", "guard"]
 _SYS_PIDFD_GETFD = 438
@@ -37,13 +38,14 @@ _MECHANISM: dict[Tier, str] = {
 class Surroundings(msgspec.Struct):
     """What stands. `tier`: of the network, empty where it is the machine's own; `refusal`: why there is no wall.
 
-    `reading`: how model traffic comes to be read.
+    `reading`: how model traffic comes to be read. `relay`: between clients and their MCP servers.
     """
 
     tier: Tier = ""
     reading: Reading = msgspec.field(default_factory=Reading)
     connector: "Connector | None" = None
     gateway: "StartedGateway | None" = None
+    relay: "StartedRelay | None" = None
     plan: "EnforcementPlan | None" = None
     refusal: "Refusal | None" = None
 
@@ -59,6 +61,8 @@ class Surroundings(msgspec.Struct):
 
     def close_in_tracer(self) -> None:
         """In the tracer, right after the fork: what only the supervisor and the gateway may hold."""
+        if self.relay is not None:
+            self.relay.close_in_tracer()
         if self.gateway is not None:
             self.gateway.close_in_tracer()
         if self.connector is not None:
@@ -66,6 +70,8 @@ class Surroundings(msgspec.Struct):
 
     def forked_all(self) -> None:
         """In the supervisor, when everything that is forked has its copies."""
+        if self.relay is not None:
+            self.relay.forked_all()
         if self.gateway is not None:
             self.gateway.forked_all()
         if self.connector is not None:
@@ -121,14 +127,23 @@ class Surroundings(msgspec.Struct):
 
     def pids(self) -> list[int]:
         """The processes that stand around the run."""
-        return [one.pid for one in (self.gateway, self.connector) if one is not None]
+        return [one.pid for one in (self.gateway, self.connector, self.relay) if one is not None]
+
+    def keep_going(self) -> None:
+        """An agent may stop what stands (SIGSTOP), and with it what it passes and tells: go on at once."""
+        for one in (self.gateway, self.relay):
+            if one is not None:
+                one.keep_going()
 
     def close(self) -> str:
         """The tree is gone: end what stands. Returns what went wrong with it, in words."""
         failure = ""
+        if self.relay is not None:
+            self.relay.close()
+            failure = self.relay.failure
         if self.gateway is not None:
             self.gateway.close()
-            failure = self.gateway.failure
+            failure = self.gateway.failure or failure
         if self.connector is not None:
             self.connector.end()
         self.reading.close()
@@ -137,6 +152,8 @@ class Surroundings(msgspec.Struct):
     def abandon(self) -> None:
         """Nothing ran."""
         self.forked_all()
+        if self.relay is not None:
+            self.relay.abandon()
         if self.gateway is not None:
             self.gateway.abandon()
         if self.connector is not None:
@@ -146,6 +163,32 @@ class Surroundings(msgspec.Struct):
 
 def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> Surroundings:
     """Make what the run asks for. Before any thread. Raises AgentwrapError where it cannot be had."""
+    relay = _relay(options, now, attended=attended)  # first: it must hold none of the others' sockets
+    try:
+        standing = _surround(options, now, attended=attended)
+    except BaseException:
+        relay.abandon()
+        raise
+    standing.relay = relay
+    return standing
+
+
+def _relay(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "StartedRelay":
+    from agentwrap.mcp.relay import process, started
+
+    settings = process.Settings(
+        now=now, layers=options.layers, ask_timeout_s=options.ask_timeout_s, unattended=not attended
+    )
+    try:
+        return started.fork(settings)
+    except OSError as error:
+        raise AgentwrapError(
+            "unsupported", "there are not enough descriptors or processes for a relay of MCP servers",
+            evidence=str(error), hint="ulimit -n 1024", exit_status=EXIT_FAILED,
+        ) from error  # fmt: skip
+
+
+def _surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> Surroundings:
     from agentwrap.gateway import started
 
     confined = started.wanted(options)

@@ -1,4 +1,4 @@
-"""Compares what a recording says of an agent's MCP traffic with sequences that were once taken between agent and server.
+"""Compares what a recording says of an agent's MCP traffic with sequences once taken between agent and server.
 
 By hand, as `run_agents`: AGENTWRAP_LAB=FOLDER python tests/real/mcp_traffic.py [CASE...] [--user root|plain|PROFILE]
 
