@@ -1,8 +1,8 @@
 """`python relayed_run.py SERVERS.json LOG agentwrap-arguments...`: a run whose servers go through a tiny relay.
 
 SERVERS: {"servers": {name: [words]}, "gated": bool, "root": name, "relay": bool, "policy": [name]}. A server is
-matched where its words are the last ones of an exec. LOG gets one JSON line for each session when it is over, and one at the
-end: how many descriptors the relay has then.
+matched where its words are the last ones of an exec. LOG gets one JSON line for each session when it is over, and one
+at the end: how many descriptors the relay has then. LOG.over is a fifo that ends when LOG is complete.
 """
 
 import json
@@ -28,7 +28,7 @@ class Words:
 
     def match(self, path: bytes, argv: tuple[bytes, ...], cwd: bytes) -> Declared | None:  # noqa: ARG002
         for name, words in self._servers.items():
-            if argv[-len(words) + 1 :] == words[1:] and words[0] in (path, os.path.basename(argv[0])):
+            if argv[len(argv) - len(words) + 1 :] == words[1:] and words[0] in (path, os.path.basename(argv[0])):
                 client = "policy" if name in self._policy else "mcp.json"
                 return Declared(name=name.encode(), client=client, config=b"/conf/.mcp.json")  # type: ignore[arg-type]
         return None
@@ -132,13 +132,17 @@ def main() -> None:
 
     settings, log = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    over = Path(f"{log}.over")
+    if not over.exists():
+        os.mkfifo(over)
     if os.fork() == 0:
         ours.close()
         for fd in (0, 1, 2):
             os.dup2(os.open("/dev/null", os.O_RDWR), fd)
         os.setsid()
         relay(theirs, log)
-        os._exit(0)
+        with over.open("wb"):
+            os._exit(0)  # whoever wants to read what we wrote waits for this
     theirs.close()
     made = following._settings
 
