@@ -146,14 +146,45 @@ def _walk(text: bytes) -> Iterator[tuple[bytes, int, int]]:
 def _doubled(text: bytes) -> str:
     """What is said where a key comes twice: in large texts only that of the outermost objects is seen."""
     if len(text) > _LOOKED_AT_BYTES:
+        if not _is_utf8(text):
+            return "not strict JSON"
         held = members(text)
         if held is None or ("params" in held and _is_doubled(text, *held["params"])):
             return "a key twice"
         return ""
-    colons = text.count(b":")
-    if colons and colons != (keys := _keys(_any.decode(text))) and _STRING.sub(b"", text).count(b":") != keys:
+    try:
+        if text.count(b":") == _keys(_any.decode(text)):  # colons in strings make more of them
+            return ""
+    except FAULTS:  # numbers past the range of floats, which are no fault of JSON
+        pass
+    try:
+        json.loads(text, object_pairs_hook=_once)
+    except _TwiceError:
         return "a key twice"
+    except RecursionError:
+        return "nested too deep"
+    except FAULTS:
+        return "not strict JSON"
     return ""
+
+
+class _TwiceError(Exception):
+    """A key comes twice."""
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    held = dict(pairs)
+    if len(held) < len(pairs):
+        raise _TwiceError
+    return held
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_doubled(text: bytes, start: int, end: int) -> bool:
