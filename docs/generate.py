@@ -68,12 +68,13 @@ def _policy_page() -> Iterator[str]:
     yield (REFERENCE / "policy.head.md").read_text("utf-8").rstrip()
     yield "\n## Keys"
     for table in dict.fromkeys(key.table for key in keys.KEYS):
-        yield f"\n### {f'`[{table}]`' if table else 'At the top'}\n"
+        yield f"\n### {_TABLES.get(table, f'`[{table}]`')}\n"
         yield "| key | type | what it means | when left out |\n|---|---|---|---|"
         for key in keys.keys_of(table).values():
             otherwise = "**an error**" if key.required else key.otherwise
             yield f"| `{key.name}` | {_TYPES[key.type]} | {_cell(key.meaning)} | {otherwise} |"
-    yield "\n### Planned\n\nKeys of these names are refused today, since nothing would come of them:\n"
+    if keys.PLANNED:
+        yield "\n### Planned\n\nKeys of these names are refused today, since nothing would come of them:\n"
     yield from (f"- `{name}`: {why}" for name, why in keys.PLANNED.items())
     yield "\n## What is refused by default\n"
     yield "In the modes `ask` and `enforce`, also where the default is `allow`. An entry of `files.write.allow` without"
@@ -90,9 +91,14 @@ def _policy_page() -> Iterator[str]:
     yield ", ".join(f"`{suffix}`" for suffix in sorted(names.SHARED_SUFFIXES)) + "."
 
 
+_TABLES = {"": "At the top", "mcp": "`[[mcp]]`", "mcp.when": "`when` of `[[mcp]]`", "mcp_pin": "`[[mcp_pin]]`"}
 _TYPES = {
     "1": "`1`", "text": "text", "mode": "`observe`, `ask` or `enforce`", "default": "`allow` or `deny`",
     "texts": "list of texts", "hosts": "list of hosts", "paths": "list of paths", "table": "table",
+    "tables": "tables", "globs": "list of patterns", "word": "`allow`, `deny` or `approve`",
+    "conditions": "table, or list of tables", "value": "any value", "values": "list of values",
+    "expression": "regular expression", "some paths": "path, or list of paths", "some hosts": "host, or list of hosts",
+    "bytes": "number", "digests": "table of digests",
 }  # fmt: skip
 PAGES = {REFERENCE / "cli.md": reference, REFERENCE / "policy.md": policies}
 

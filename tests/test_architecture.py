@@ -78,7 +78,8 @@ PURE = {
     *("approvals.registry", "approvals.messages", "approvals.permission"),
     *("tracing.stops", "tracing.registers", "tracing.processes", "tracing.noise", "tracing.syscalls"),
     *("tracing.guard.sockaddr", "tracing.guard.messages", "tracing.interposing.words", "tracing.interposing.matcher"),
-    *("mcp.declared", "mcp.configs", "mcp.gate", "mcp.decoder", "mcp.http", "mcp.http_exchanges", "mcp.event_stream"),
+    *("mcp.gate", "mcp.strict", "mcp.answers"),
+    *("mcp.declared", "mcp.configs", "mcp.decoder", "mcp.http", "mcp.http_exchanges", "mcp.event_stream"),
     *("mcp.rpc", "mcp.lines", "mcp.sessions", "mcp.calls", "mcp.hellos"),
     *("mcp.asked", "mcp.state", "mcp.over_http", "mcp.listings", "mcp.joining", "mcp.normal_form", "recording.mcp_spans"),
 }

@@ -142,11 +142,21 @@ class ActDenied(Judged, frozen=True, kw_only=True, tag="act.denied"):
 
 
 class AskWaiting(Event, frozen=True, kw_only=True, tag="ask.waiting"):
-    """Mode `ask`: something waits for a human. `ask`: its id, `question` in words, `until_ns`: then it is denied."""
+    """Something waits for a human. `ask`: its id, `question` in words, `until_ns`: then it is denied.
+
+    For a call of an MCP server: `server`, `tool`, `digest` (SHA-256 of its arguments, hex), to which the answer is
+    bound; `arguments`: as written, clipped after 4 KB. `agent`, `on_behalf_of`: who acts for whom, by the policy.
+    """
 
     ask: str
     question: bytes
     until_ns: int
+    server: bytes = b""
+    tool: bytes = b""
+    digest: str = ""
+    arguments: bytes = b""
+    agent: bytes = b""
+    on_behalf_of: bytes = b""
 
     @property
     def subject(self) -> bytes:

@@ -7,10 +7,11 @@ an empty list allows nothing. Where a question leaves something open that would 
 from shlex import quote
 
 from agentwrap.policy import defaults
+from agentwrap.policy.calls import decide_call
 from agentwrap.policy.hosts import Host, HostError, parse_host, special
 from agentwrap.policy.names import HostPattern
 from agentwrap.policy.paths import PathError, normal, portable
-from agentwrap.policy.questions import Answer, Connect, Exec, Family, Lookup, Question, Read, Unix, Write
+from agentwrap.policy.questions import Answer, Call, Connect, Exec, Family, Lookup, Question, Read, Unix, Write
 from agentwrap.policy.rules import COMMAND_LINE, HostRule, PathRules, Policy, Rule, Section
 
 _SPECIAL_WHY = {
@@ -36,6 +37,8 @@ def decide(policy: Policy, question: Question) -> Answer:
         return _write(policy, question)
     if isinstance(question, Read):
         return _read(policy, question)
+    if isinstance(question, Call):
+        return decide_call(policy.mcp, policy.places, policy.file, question)
     return _exec(policy, question)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentwrap.errors import AgentwrapError
-from agentwrap.policy import keys, names, paths
+from agentwrap.policy import keys, mcp_document, names, paths
 from agentwrap.policy.coverage import GATEWAY_KINDS, Requirement, parse_requirements
 from agentwrap.policy.hosts import Host, HostError, special
 from agentwrap.policy.paths import PathError, PathPattern, Places
@@ -144,20 +144,25 @@ class _Loader:
             exec=self.section(top.get("exec"), ("exec",), "allow"),
             agent=top.get("agent", ""),
             on_behalf_of=top.get("on_behalf_of", ""),
+            mcp=mcp_document.rules(self, top.get("mcp", []), top.get("mcp_pin", [])),
+            mcp_stdio=mcp_document.stdio(self, top.get("record")),
+            self_approval=self.self_approval(top.get("approvals")),
             require=self.requirements(top.get("require", [])),
             stated=frozenset(stated),
         )
 
     def table(self, given: Any, path: Path) -> dict[str, Any]:
         """The keys of a table that are known and have the right type; the others are told."""
-        known = keys.keys_of(".".join(map(str, path)))
+        where = ".".join(name for name in path if isinstance(name, str))
+        known = keys.keys_of(where)
         if not given and path:
-            self.wrong(path, f"`{'.'.join(map(str, path))}` is empty: it says nothing", 'add: default = "deny"')
+            example = 'default = "deny"' if "default" in known else f"{next(iter(known))} = ..."
+            self.wrong(path, f"`{where}` is empty: it says nothing", f"add: {example}")
         good: dict[str, Any] = {}
         for name, value in given.items():
             if name not in known:
                 self.unknown(name, (*path, name), known)
-            elif (problem := _type_problem(known[name].type, value)) is not None:
+            elif (problem := type_problem(known[name].type, value)) is not None:
                 self.wrong((*path, name), f"`{known[name].path}` {problem}")
             else:
                 good[name] = value
@@ -177,7 +182,12 @@ class _Loader:
         elif where:
             own = next((one for one in where if one.startswith(f"{path[0]}.")), where[0])
             hint = f"did you mean `{own}`?"
-        self.wrong(path, f"there is no key `{'.'.join(map(str, path))}`", hint)
+        named = ".".join(name for name in path if isinstance(name, str))
+        self.wrong(path, f"there is no key `{named}`", hint)
+
+    def self_approval(self, given: Any) -> Default:
+        found: Default = self.table(given, ("approvals",)).get("self", "allow") if given is not None else "allow"
+        return found
 
     def requirements(self, words: list[str]) -> tuple[Requirement, ...]:
         for index, word in enumerate(words):
@@ -263,7 +273,7 @@ class _Loader:
     def sockets(self, given: Any) -> PathList:
         path: Path = ("network", "unix")
         found: list[PathRule] = []
-        if not isinstance(given, dict) or _type_problem("paths", given.get("unix", [])):
+        if not isinstance(given, dict) or type_problem("paths", given.get("unix", [])):
             return PathList()
         for index, text in self.items(given, path):
             rule = Rule("network.unix", text, self.file, self.line((*path, index)))
@@ -359,7 +369,7 @@ def _path_covers(wide: PathRule, narrow: PathRule) -> bool:
     return wide.pattern.covers(narrow.pattern)
 
 
-def _type_problem(kind: keys.Type, value: Any) -> str | None:
+def type_problem(kind: keys.Type, value: Any) -> str | None:
     """What is wrong with a value's type, or None."""
     if kind == "1":
         return None if value == 1 and type(value) is int else "is 1 in this version"
@@ -371,5 +381,7 @@ def _type_problem(kind: keys.Type, value: Any) -> str | None:
         return None if isinstance(value, str) and value.strip() else "is a text"
     if kind == "table":
         return None if isinstance(value, dict) else "is a table"
+    if kind in mcp_document.TYPES:
+        return mcp_document.type_problem(kind, value)
     fine = isinstance(value, list) and all(isinstance(item, str) for item in value)
     return None if fine else "is a list of texts"

@@ -8,7 +8,11 @@ from typing import Literal
 
 import msgspec
 
-Type = Literal["1", "text", "mode", "default", "texts", "hosts", "paths", "table"]
+Type = Literal[
+    "1", "text", "mode", "default", "texts", "hosts", "paths", "table",
+    "tables", "globs", "word", "conditions", "value", "values", "expression", "some paths", "some hosts", "bytes",
+    "digests",
+]  # fmt: skip
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -52,6 +56,11 @@ KEYS: tuple[Key, ...] = (
     Key("", "files", "table", "files, by name", "as its two tables"),
     Key("", "exec", "table", "programs, by the path of what is run", "`allow` all"),
     Key("", "model", "table", "whose TLS is ended, so that model calls can be read", "the known model hosts"),
+    Key("", "mcp", "tables", "requests over MCP: the first `[[mcp]]` that fits decides", "`allow` all"),
+    Key("", "mcp_pin", "tables", "tools whose definition somebody has looked at: calls of a changed one are denied",
+        "none"),
+    Key("", "approvals", "table", "who may answer what waits", "anybody who can reach the run, as it is told"),
+    Key("", "record", "table", "what is recorded besides", "what the options say"),
     Key("network", "default", "default", _DEFAULT, "`deny`"),
     Key("network", "allow", "hosts", "hosts that may be reached", "nothing"),
     Key("network", "deny", "hosts", f"hosts that may not be reached; {_DENY_FIRST}", "nothing"),
@@ -66,13 +75,36 @@ KEYS: tuple[Key, ...] = (
     Key("model", "intercept", "hosts", "hosts whose TLS is ended besides the known model hosts; it allows none of them",
         "none"),
     Key("model", "pass", "hosts", "hosts whose TLS goes through unread, though they would be read", "none"),
+    Key("mcp", "server", "text", "the server, a pattern: its name in the configuration; one that nobody declared is"
+        " called `host:port`", required=True),
+    Key("mcp", "tools", "globs", "tools, as patterns: the rule is about calls of these (`tools/call`)",
+        "with `methods` left out as well: every request but those that open, list, keep and end a session"),
+    Key("mcp", "methods", "globs", "requests, as patterns, from either side: `resources/read`, `prompts/get`,"
+        " `sampling/createMessage`, `elicitation/create`, `roots/list`; not beside `tools`", "as `tools`"),
+    Key("mcp", "when", "conditions", "a condition, or a list of which all have to hold", "whatever the arguments are"),
+    Key("mcp", "decision", "word", "`allow`, `deny`, or `approve`: it waits for a human", required=True),
+    Key("mcp", "reason", "text", "told to the model, and to whoever is asked", "nothing"),
+    Key("mcp.when", "arg", "text", "the argument: `branch`, `a.b`, `files.*.path`, or a JSON pointer `/a/b`",
+        "the arguments as a whole, for `max_bytes` alone"),
+    Key("mcp.when", "equals", "value", "is this value", "not asked"),
+    Key("mcp.when", "in", "values", "is one of these values", "not asked"),
+    Key("mcp.when", "matches", "expression", "is a text in which this regular expression is found", "not asked"),
+    Key("mcp.when", "path_within", "some paths", "is a path, or `file:` URL, that fits; without wildcards: that folder"
+        " and all in it", "not asked"),
+    Key("mcp.when", "host_within", "some hosts", "is a host, `host:port` or URL that fits", "not asked"),
+    Key("mcp.when", "max_bytes", "bytes", "a text in UTF-8, or a value as JSON, has at most this many bytes",
+        "not asked"),
+    Key("mcp_pin", "server", "text", "the server's name", required=True),
+    Key("mcp_pin", "tools", "digests", '`tool = "digest"`: SHA-256 of its definition, as `mcp.tool` has it',
+        required=True),
+    Key("approvals", "self", "default", "whether whom the agent acts for, or the agent by its name, may allow what it"
+        " does; it is told in any case", "`allow`"),
+    Key("record", "mcp_stdio", "globs", "command lines, as patterns, of MCP servers that no configuration names",
+        "none"),
 )  # fmt: skip
 
 # Known, and without effect so far.
-PLANNED: dict[str, str] = {
-    "mcp": "calls to MCP servers are not relayed yet, so nothing could judge them",
-    "record": "what is recorded is chosen with the options of `agentwrap run`",
-}
+PLANNED: dict[str, str] = {}
 
 
 def keys_of(table: str) -> dict[str, Key]:

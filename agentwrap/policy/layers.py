@@ -9,8 +9,10 @@ from typing import Literal
 
 import msgspec
 
+from agentwrap.policy.calls import strictest
 from agentwrap.policy.decide import decide
-from agentwrap.policy.questions import Answer, Question, section_of
+from agentwrap.policy.globs import Glob
+from agentwrap.policy.questions import Answer, Call, Question, section_of
 from agentwrap.policy.rules import MODES, Mode, Policy, Section
 
 Name = Literal["flags", "project", "user", "system"]
@@ -29,12 +31,14 @@ def decide_layers(layers: Sequence[Layer], question: Question) -> Answer:
     """What all of them say together. Raises ValueError for none.
 
     Denials by name (and our own) first; then what an untrusted project refuses; then the first layer that allows by
-    name; then the default of the first layer that states one.
+    name; then the default of the first layer that states one. About calls of MCP the strictest counts.
     """
     ordered = sorted(layers, key=lambda layer: ORDER.index(layer.name))
     if not ordered:
         raise ValueError("no policy to ask")
     answers = [(layer, decide(layer.policy, question)) for layer in ordered]
+    if isinstance(question, Call):
+        return strictest([answer for _, answer in answers])
     for _, answer in answers:
         if answer.verdict == "deny" and not _by_default(answer) and not _lifted(answer, answers):
             return answer
@@ -69,6 +73,38 @@ def restricts_network(layers: Sequence[Layer]) -> bool:
     return any(
         policy.network.default == "deny" or policy.network.deny or (policy.mode != "observe") for policy in policies
     )
+
+
+def asks_about_mcp(layers: Sequence[Layer]) -> bool:
+    """Whether a call of an MCP server may have to wait for a human."""
+    return mode_of(layers) != "observe" and any(layer.policy.mcp.asks() for layer in layers)
+
+
+def attribution(layers: Sequence[Layer]) -> tuple[str, str]:
+    """Who acts, and for whom: what the first trusted layer that says so says, empty where none does.
+
+    A project that nobody trusts could name anybody: who allows what is done for them would not be told so.
+    """
+    ordered = sorted(layers, key=lambda layer: ORDER.index(layer.name))
+    heard = [layer.policy for layer in ordered if layer.trusted or layer.name != "project"]
+    agent = next((policy.agent for policy in heard if policy.agent), "")
+    return agent, next((policy.on_behalf_of for policy in heard if policy.on_behalf_of), "")
+
+
+def may_approve_self(layers: Sequence[Layer]) -> bool:
+    """Whether whom the agent acts for may allow what it does: if no layer denies it."""
+    return all(layer.policy.self_approval == "allow" for layer in layers)
+
+
+def pinned_digest(layers: Sequence[Layer], server: str, tool: str) -> str:
+    """The digest that some layer holds a tool to, empty where none does."""
+    pins = (pin for layer in layers for pin in layer.policy.mcp.pins)
+    return next((pin.digest for pin in pins if (pin.server, pin.tool) == (server, tool)), "")
+
+
+def stdio_patterns(layers: Sequence[Layer]) -> tuple[Glob, ...]:
+    """Command lines, as patterns, of MCP servers that no configuration names and that are relayed all the same."""
+    return tuple(dict.fromkeys(one for layer in layers for one in layer.policy.mcp_stdio))
 
 
 def layer_of(layers: Sequence[Layer], question: Question, answer: Answer) -> Layer | None:

@@ -6,7 +6,7 @@ import msgspec
 
 from agentwrap.policy.rules import Rule, Section
 
-Verdict = Literal["allow", "deny", "unknown"]
+Verdict = Literal["allow", "deny", "approve", "unknown"]
 
 
 class Connect(msgspec.Struct, frozen=True):
@@ -91,7 +91,27 @@ class Exec(msgspec.Struct, frozen=True):
         return f"exec {self.path}"
 
 
-Question = Connect | Lookup | Unix | Family | Write | Read | Exec
+class Call(msgspec.Struct, frozen=True):
+    """A request to an MCP server, or (sampling, elicitation, roots) of one. `tool`: the tool or prompt it names.
+
+    `arguments`: JSON text of what conditions are asked about; None where it is not known. `listed`: the digest under
+    which the server listed the tool last, empty where it did not, None where nobody knows. `approved`: a human has
+    allowed this very call.
+    """
+
+    server: str
+    method: str
+    tool: str = ""
+    arguments: bytes | None = None
+    listed: str | None = None
+    approved: bool = False
+
+    def __str__(self) -> str:
+        named = self.tool if self.method == "tools/call" else " ".join(filter(None, (self.method, self.tool)))
+        return f"mcp {self.server} {named}"
+
+
+Question = Connect | Lookup | Unix | Family | Write | Read | Exec | Call
 
 
 def section_of(question: Question) -> Section:
@@ -100,13 +120,16 @@ def section_of(question: Question) -> Section:
         return "files.write"
     if isinstance(question, Read):
         return "files.read"
+    if isinstance(question, Call):
+        return "mcp"
     return "exec" if isinstance(question, Exec) else "network"
 
 
 class Answer(msgspec.Struct, frozen=True):
     """The verdict, the rule that made it, why, and what would have to change for the other verdict.
 
-    `unknown`: what is known of the act is not enough to say; never given where everything is known.
+    `unknown`: what is known of the act is not enough to say; never given where everything is known. `approve`: a human
+    has to allow it (calls of MCP alone).
     """
 
     verdict: Verdict

@@ -5,28 +5,22 @@ from typing import Literal
 import msgspec
 
 from agentwrap.policy.coverage import Requirement
+from agentwrap.policy.globs import Glob
 from agentwrap.policy.hosts import Host
+from agentwrap.policy.mcp_rules import McpRules
 from agentwrap.policy.names import HostPattern
 from agentwrap.policy.paths import PathPattern, Places
+from agentwrap.policy.rule import Rule
 
 Mode = Literal["observe", "ask", "enforce"]
 Default = Literal["allow", "deny"]
-Section = Literal["network", "files.write", "files.read", "exec"]
+Section = Literal["network", "files.write", "files.read", "exec", "mcp"]
 COMMAND_LINE = "command line"  # what stands for the file of a policy made of options
 MODES: tuple[Mode, ...] = ("observe", "ask", "enforce")  # from weakest to strictest
-
-
-class Rule(msgspec.Struct, frozen=True):
-    """What made a decision: a place in a file (`where` is `network.allow`, line from 1), or one of our own (line 0)."""
-
-    where: str
-    text: str = ""
-    file: str = ""
-    line: int = 0
-
-    def __str__(self) -> str:
-        told = f"{self.where} `{self.text}`" if self.text else self.where
-        return f"{told} ({self.file}:{self.line})" if self.line else told
+__all__ = [
+    "COMMAND_LINE", "MODES", "Default", "HostRule", "HostRules", "Mode", "ModelRules", "PathList", "PathRule",
+    "PathRules", "Policy", "Rule", "Section",
+]  # fmt: skip
 
 
 class HostRule(msgspec.Struct, frozen=True):
@@ -105,6 +99,8 @@ class Policy(msgspec.Struct, frozen=True):
     """One file, read and checked. Sections that are not in it have the default of the mode (`document.load`).
 
     `silent`: sections that are left to other layers and to nobody's rules if there is none (`flags.flags_policy`).
+    `mcp_stdio`: command lines of servers that no configuration names. `self_approval`: whether whom the agent acts for
+    may allow what waits. `on_behalf_of` is a name once the policy holds for a run (`attribution`).
     `source`: the text it was read from.
     """
 
@@ -118,6 +114,9 @@ class Policy(msgspec.Struct, frozen=True):
     exec: PathRules
     unix: PathList = PathList()
     model: ModelRules = ModelRules()
+    mcp: McpRules = McpRules()
+    mcp_stdio: tuple[Glob, ...] = ()
+    self_approval: Default = "allow"
     agent: str = ""
     on_behalf_of: str = ""
     require: tuple[Requirement, ...] = ()
@@ -137,4 +136,6 @@ class Policy(msgspec.Struct, frozen=True):
             kinds.append("file-read")
         if self.exec.default == "deny" or self.exec.deny:
             kinds.append("exec")
+        if self.mcp.restricts():
+            kinds += ["mcp-stdio", "mcp-http"]
         return ("process", *kinds) if kinds else ()
