@@ -113,7 +113,7 @@ class Calls:
 
     def answer(self, call: Call | None, session: Session, rpc: Rpc, up: bool, at_ns: int, *, ours: bool) -> None:
         """A response came (`up`: from the client), to that call if it is one's."""
-        if call is None:
+        if call is None or call not in self._open:  # within a batch, the member before may have answered it
             if not ours and rpc.id != b"null":
                 self._unknown(session, rpc, up, at_ns)
             return
@@ -164,7 +164,8 @@ class Calls:
 
     def cancelled(self, call: Call, at_ns: int) -> None:
         """Whoever asked does not want the answer any more."""
-        self._end(call, call.refused or "cancelled", at_ns)
+        if call in self._open:
+            self._end(call, call.refused or "cancelled", at_ns)
 
     def unanswered(self, call: Call, at_ns: int, ending: McpResultEnding, error: bytes) -> None:
         """No answer can come any more."""
