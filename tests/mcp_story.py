@@ -13,6 +13,8 @@ from typing import Any
 from recordings import make
 
 from agentwrap.events import (
+    AskAnswered,
+    AskWaiting,
     Body,
     Content,
     Coverage,
@@ -22,6 +24,9 @@ from agentwrap.events import (
     McpMessage,
     McpResult,
     McpSession,
+    McpTool,
+    NetClosed,
+    NetDecision,
     ProcessExec,
     ProcessStart,
     RunEnd,
@@ -30,6 +35,7 @@ from agentwrap.events import (
 from agentwrap.evidence.report.controls import Control
 from agentwrap.evidence.report.review import review
 from agentwrap.evidence.report.reviewed import Review
+from agentwrap.mcp.normal_form import tool_digest
 from agentwrap.policy.document import load
 from agentwrap.policy.layers import Layer
 from agentwrap.policy.loaded import loaded_event
@@ -39,7 +45,22 @@ KEY = make.public_key()
 MS = 1_000_000
 COVERED = ("process", "exec", "connect", "dns", "udp", "unix", "file-write", "mcp-stdio", "mcp-http")
 HEAD = 'version = 1\nname = "ci"\nmode = "enforce"\nagent = "release-bot"\non_behalf_of = "alice"\n'
+POLICY = HEAD + """
+[[mcp]]
+server = "github"
+tools = ["push", "delete_*"]
+decision = "deny"
+reason = "nobody pushes from here"
+
+[[mcp]]
+server = "github"
+tools = ["merge"]
+when = { arg = "branch", matches = "main" }
+decision = "approve"
+reason = "merges need a human"
+"""
 SERVER = b"github"
+MERGE = b'{"branch":"main"}'
 
 
 def digest(data: bytes) -> str:
@@ -53,7 +74,7 @@ def dumps(value: Any) -> bytes:
 class Story:
     """A run with a policy, covered in full. `policy`: its text; None for a run without one."""
 
-    def __init__(self, policy: str | None = HEAD, covered: Sequence[str] = COVERED, **principal: bytes) -> None:
+    def __init__(self, policy: str | None = POLICY, covered: Sequence[str] = COVERED, **principal: bytes) -> None:
         self.items: list[Item] = []
         self.at_ms = 0
         self.calls = self.numbers = 0
@@ -132,11 +153,49 @@ class Story:
         self.answer(call)
         return call
 
-    def denied(self, tool: str = "search") -> str:
+    def denied(self, tool: str = "push") -> str:
         call = self.begin(tool, passed=False)
         self.decide(call, "deny", tool)
         self.answer(call, "denied", ours=True)
         return call
+
+    def ask(self, ask: str = "r1", answer: str = "once", *, arguments: bytes = MERGE, waits_ms: int = 1000,
+            question: dict[str, Any] | None = None, answered: bool = True, **fields: Any) -> None:
+        """A question to a human about a merge, and the answer."""
+        at_ns = self.now()
+        told = {"server": SERVER, "tool": b"merge", "digest": digest(arguments), **self.principal, **self.who,
+                **(question or {})}
+        self.add(AskWaiting(at_ns=at_ns, ask=ask, question=b"merge?", until_ns=at_ns + waits_ms * MS, **told))
+        if answered:
+            self.reply(ask, answer, **fields)
+
+    def reply(self, ask: str = "r1", answer: str = "once", **fields: Any) -> None:
+        told: dict[str, Any] = {"approver": b"bob", "uid": 1001, "approver_pid": 900, **fields}
+        self.add(AskAnswered(at_ns=self.now(), ask=ask, answer=answer, **told))  # type: ignore[arg-type]
+
+    def approved(self, ask: str = "r1", arguments: bytes = MERGE) -> str:
+        """A merge that a human allowed, once."""
+        call = self.begin("merge", arguments)
+        self.ask(ask, arguments=arguments)
+        self.decide(call, "allow", "merge", arguments, ask=ask)
+        self.answer(call)
+        return call
+
+    def tool(self, name: bytes = b"search", description: str = "finds things", *, server: bytes = SERVER,
+             kept: bool = True, **fields: Any) -> None:
+        definition = dumps({"name": name.decode(), "description": description, "inputSchema": {"type": "object"}})
+        body = self.body(definition) if kept else Body(len(definition), omitted="not-kept")
+        told: dict[str, Any] = {"digest": tool_digest(definition), "definition": body, **self.who, **fields}
+        self.add(McpTool(at_ns=self.now(), session="s1", server=server, name=name, **told))
+
+    def connect(self, ident: str, decision: str, host: bytes = b"evil.example") -> None:
+        self.add(NetDecision(at_ns=self.now(), connection=ident, host=host, port=443, decision=decision, by="wall",  # type: ignore[arg-type]
+                             rule=b"network.default", **self.who))
+
+    def closed(self, ident: str, ending: str = "closed", host: bytes = b"evil.example", up: int = 10) -> None:
+        at_ns = self.now()
+        self.add(NetClosed(at_ns=at_ns, connection=ident, host=host, port=443, ending=ending, opened_ns=at_ns - 1,  # type: ignore[arg-type]
+                           up_bytes=up, **self.who))
 
     def write(self, path: Path, *, signed: bool = True, end: bool = True) -> Path:
         path.unlink(missing_ok=True)

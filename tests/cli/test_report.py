@@ -28,7 +28,7 @@ def good(tmp_path: Path) -> Path:
 @pytest.fixture
 def bad(tmp_path: Path) -> Path:
     story = Story()
-    story.decide(story.begin(), "deny")
+    story.decide(story.begin("push"), "deny", "push")
     return story.write(tmp_path / "bad.agentlog")
 
 
@@ -36,7 +36,7 @@ def test_lines_on_a_terminal_tell_each_control_and_its_exceptions(bad: Path, cap
     assert run(["report", *KEY, str(bad)]) == 0
     out = capsys.readouterr().out
     assert "pass           1. The recording is complete and unaltered" in out
-    assert "broken       it was denied, and it went on: github search  event" in out
+    assert "broken       it was denied, and it went on: github push  event" in out
     assert "evidence for" not in out
     assert run(["report", *KEY, "--full", str(bad)]) == 0
     assert "evidence for NIST SP 800-53 rev. 5: AU-9" in capsys.readouterr().out

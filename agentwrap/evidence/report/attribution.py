@@ -6,6 +6,7 @@ from agentwrap.evidence.report.controls import Control, Test
 from agentwrap.evidence.report.facts import MCP, Facts
 from agentwrap.evidence.report.fields import Span, shown
 from agentwrap.evidence.report.principal import Principal
+from agentwrap.evidence.report.said import clipped
 from agentwrap.evidence.report.story import Called, Story
 
 _DEEPEST = 1000
@@ -65,7 +66,7 @@ class Attribution:
             told = request.said
             pairs = (
                 ("method", called.method, told.method), ("id", shown(called.id), shown(told.id)),
-                ("tool", called.tool, told.tool), ("digest of the arguments", called.digest, told.digest),
+                ("tool", called.tool, clipped(told.tool)), ("digest of the arguments", called.digest, told.digest),
             )  # fmt: skip
             for what, of_row, of_bytes in pairs:
                 if of_row != of_bytes:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agentwrap.policy.layers import ORDER, Layer
+from agentwrap.policy.layers import Layer, attribution
 
 _ENV = "env:"
 
@@ -20,9 +20,7 @@ def principal(layers: Sequence[Layer], environment: Mapping[str, str], *, readab
     """Read it out of the policies. `environment`: of the run, for `env:NAME`; `readable`: the text could be read."""
     if not readable:
         return Principal(None, None)
-    ordered = sorted(layers, key=lambda layer: ORDER.index(layer.name))
-    agent = next((layer.policy.agent for layer in ordered if layer.policy.agent), "")
-    person = next((layer.policy.on_behalf_of for layer in ordered if layer.policy.on_behalf_of), "")
+    agent, person = attribution(layers)
     if person.startswith(_ENV):
         told = environment.get(person.removeprefix(_ENV))
         return Principal(agent, told or None)

@@ -10,16 +10,25 @@ from typing import Any
 
 from agentwrap.evidence.check import UNSEEN_END
 from agentwrap.evidence.report import facts as facts_
+from agentwrap.evidence.report.again import Judge
+from agentwrap.evidence.report.approval import Approvals, separation
+from agentwrap.evidence.report.asks import KINDS as ASKS
+from agentwrap.evidence.report.asks import Asks, asks
 from agentwrap.evidence.report.attribution import Attribution
 from agentwrap.evidence.report.completeness import completeness
+from agentwrap.evidence.report.connections import DECIDED, TRAFFIC, connections
 from agentwrap.evidence.report.controls import MOST_KEPT, Control
 from agentwrap.evidence.report.decisions import Decisions
 from agentwrap.evidence.report.facts import Facts
 from agentwrap.evidence.report.fields import Row, Source, flag, text, word
+from agentwrap.evidence.report.gaps import gaps
 from agentwrap.evidence.report.principal import principal
 from agentwrap.evidence.report.results import Results
 from agentwrap.evidence.report.reviewed import Finding, Recorded, Review
-from agentwrap.evidence.report.story import KINDS, stories
+from agentwrap.evidence.report.story import KINDS as CALLS
+from agentwrap.evidence.report.story import stories
+from agentwrap.evidence.report.tools import KIND as TOOL
+from agentwrap.evidence.report.tools import Tools
 from agentwrap.evidence.report.written_policy import told_policies
 from agentwrap.evidence.verify import Verdict, verify
 from agentwrap.recording.envelope import Part, envelope, leaf_hash
@@ -116,16 +125,16 @@ def _command(reader: Reader) -> str:
     return ""
 
 
-def _bodies(source: Source) -> Callable[[Row], bytes | None]:
-    """Messages as they came; None where they were not kept so, or are too long."""
+def _bodies(source: Source, name: str) -> Callable[[Row], bytes | None]:
+    """Bodies in the field `name` as they came; None where they were not kept so, or are too long."""
 
     def body(row: Row) -> bytes | None:
-        told = row.data.get("body")
+        told = row.data.get(name)
         if not isinstance(told, dict) or flag(told, "redacted") or told.get("omitted"):
             return None
         found: list[bytes] = []
         size = 0
-        for piece in source.body(row.seq, "body"):
+        for piece in source.body(row.seq, name):
             size += len(piece or b"")
             if piece is None or size > _LONGEST_BODY:
                 return None
@@ -150,12 +159,56 @@ def _findings(source: Source) -> tuple[Finding, ...]:
 def _controls(reader: Reader, verdict: Verdict, facts: Facts) -> list[Control]:
     readable = not any(one.unreadable for one in facts.policies)
     acting = principal(facts.layers, dict(facts.started.environment), readable=readable)
-    tests = (
-        Attribution(facts, acting, reader.span),
-        Decisions(facts),
-        Results(facts),
-    )
-    for story in stories(reader.grouped("call", KINDS), _bodies(reader)):
-        for test in tests:
-            test.take(story)
-    return [completeness(verdict, facts), *(test.result() for test in tests)]
+    tools = Tools(facts, _bodies(reader, "definition"))
+    for row in reader.rows(kinds=(TOOL,)):
+        tools.take(row)
+    asked = asks(reader.rows(kinds=ASKS))
+    attributed, results = Attribution(facts, acting, reader.span), Results(facts)
+    approvals, decisions = Approvals(facts, asked), Decisions(facts)
+    judge = Judge(facts, tools.listings)
+    for story in stories(reader.grouped("call", CALLS), _bodies(reader, "body")):
+        attributed.take(story)
+        again = judge.again(story)
+        approvals.take(story, again)
+        decisions.take(story, again)
+        results.take(story)
+    denials = reader.rows(kinds=(DECIDED,))
+    followed = reader.grouped("connection", (DECIDED, *TRAFFIC))
+    return [
+        completeness(verdict, facts),
+        attributed.result(),
+        approvals.result(),
+        separation(facts, asked, acting, _own_pids(reader, asked), _noticed(reader)),
+        decisions.result(),
+        tools.result(),
+        results.result(),
+        connections(facts, denials, followed),
+        gaps(facts),
+    ]
+
+
+def _own_pids(source: Source, asked: Asks) -> frozenset[int]:
+    """Of the approvers' processes, those that were of the run when they answered."""
+    answers: dict[int, list[int]] = {}
+    for one in asked.approvals.values():
+        answers.setdefault(one.pid, []).append(one.at_ns)
+    since: dict[int, int] = {}
+    found: set[int] = set()
+    for row in source.rows(kinds=("process.start", "process.exit")) if answers else ():
+        if row.pid not in answers:
+            continue
+        begun = since.pop(row.pid, None)
+        if row.kind == "process.start":
+            since[row.pid] = row.at_ns
+        elif begun is not None and any(begun <= at_ns <= row.at_ns for at_ns in answers[row.pid]):
+            found.add(row.pid)
+    return frozenset(found | {pid for pid, begun in since.items() if any(begun <= at for at in answers[pid])})
+
+
+def _noticed(source: Source) -> dict[int, str]:
+    """Rows in which the recorder told of a self-approval."""
+    found: dict[int, str] = {}
+    for row in source.rows(kinds=("mcp.finding",)):
+        if word(row.data, "what") == "self-approval" and len(found) < MOST_KEPT:
+            found[row.seq] = text(row.data, "detail")
+    return found

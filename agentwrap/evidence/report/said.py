@@ -16,13 +16,14 @@ _FAULTS = (ValueError, RecursionError, OverflowError)
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name"}
 _WITH_ARGUMENTS = frozenset(_NAMED_BY)
 MOST_MEMBERS = 10_000
+_NAME_BYTES = 1024
 
 
 class Said(msgspec.Struct, frozen=True):
     """A message of JSON-RPC 2.0. `id`: as JSON text, empty for a notification; `method`: empty for a response.
 
     `tool`: the tool or prompt that it names, or the URI. `digest`: SHA-256 in hex of the arguments' bytes as written
-    (of requests without any: of `params`), empty where there are none. `error`: a response that is an error.
+    (of requests that have none: of `params`), of nothing where there are none. `error`: a response that is an error.
     """
 
     method: str = ""
@@ -35,6 +36,11 @@ class Said(msgspec.Struct, frozen=True):
     def is_call(self) -> bool:
         """Whether it is a request."""
         return bool(self.method and self.id)
+
+
+def clipped(name: str) -> str:
+    """A name as rows have it: its first KB."""
+    return name.encode("utf-8", "surrogateescape")[:_NAME_BYTES].decode("utf-8", "surrogateescape")
 
 
 def said(message: bytes) -> tuple[Said, ...] | None:
@@ -61,4 +67,4 @@ def _one(message: bytes) -> Said:
     named = params.get(_NAMED_BY.get(method, "uri"))
     tool = _string.decode(named) if named is not None and bytes(named)[:1] == b'"' else ""
     arguments = bytes(params.get("arguments", b"")) if method in _WITH_ARGUMENTS else raw
-    return Said(method, ident, tool, sha256(arguments).hexdigest() if arguments else "")
+    return Said(method, ident, tool, sha256(arguments).hexdigest())

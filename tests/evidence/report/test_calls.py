@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_story import COVERED, HEAD, MS, Story, digest
+from mcp_story import COVERED, MS, POLICY, Story, digest
 
 from agentwrap.events import Gap, McpMessage
 
@@ -88,13 +88,13 @@ def test_calls_that_are_not_attributed(tmp_path: Path, fault: Callable[[Story], 
 
 
 def test_the_person_of_env_is_the_environments(tmp_path: Path) -> None:
-    story = Story(HEAD.replace('"alice"', '"env:USER"'))
+    story = Story(POLICY.replace('"alice"', '"env:USER"'))
     story.fine()
     assert whys(story, tmp_path, "attributed") == ("pass", [])
 
 
 def test_a_policy_that_is_not_in_the_recording_names_nobody(tmp_path: Path) -> None:
-    story = Story(HEAD + "# sk-ant-api03-" + "q" * 93 + "AA\n")  # a secret, which the recorder hides
+    story = Story(POLICY + "# sk-ant-api03-" + "q" * 93 + "AA\n")  # a secret, which the recorder hides
     story.fine()
     assert whys(story, tmp_path, "attributed")[0] == "cannot-tell"
 
@@ -128,25 +128,25 @@ def test_members_of_batches_are_calls(tmp_path: Path) -> None:
 Fault = Callable[[Story], Any]
 
 def denied_and_passed(story: Story) -> None:
-    story.decide(story.begin(), "deny")
+    story.decide(story.begin("push"), "deny", "push")
 
 
 def denied_and_answered(story: Story) -> None:
-    call = story.begin(passed=False)
-    story.decide(call, "deny")
+    call = story.begin("push", passed=False)
+    story.decide(call, "deny", "push")
     story.answer(call, "denied")
 
 
 def denied_with_result(story: Story) -> None:
-    call = story.begin(passed=False)
-    story.decide(call, "deny")
+    call = story.begin("push", passed=False)
+    story.decide(call, "deny", "push")
     story.answer(call, "complete", ours=True)
 
 
 def denied_and_allowed(story: Story) -> None:
-    call = story.begin(passed=False)
-    story.decide(call, "deny")
-    story.decide(call, "allow")
+    call = story.begin("push", passed=False)
+    story.decide(call, "deny", "push")
+    story.decide(call, "allow", "push")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""What a human was asked in a run, and what was answered: the rows `ask.waiting` and `ask.answered`. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from agentwrap.evidence.report.fields import Row, number, raw, text, word
+
+KINDS = ("ask.waiting", "ask.answered")
+APPROVING = frozenset({"once", "run", "always"})
+_MOST = 200_000
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A question. `server`, `tool`, `digest`: the call that it is bound to; empty for a connection."""
+
+    seq: int
+    at_ns: int
+    until_ns: int
+    server: bytes
+    tool: str
+    digest: str
+    agent: str
+    on_behalf_of: str
+    pid: int
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """An answer. `approver`: as they said; `uid`, `pid`: as the kernel said."""
+
+    seq: int
+    at_ns: int
+    answer: str
+    approver: str
+    uid: int
+    pid: int
+
+
+class Asks(msgspec.Struct):
+    """All questions and answers by their id. `again`: rows of an id that was there already."""
+
+    asked: dict[str, Asked] = {}
+    answered: dict[str, Answered] = {}
+    again: list[tuple[str, int]] = []
+    more: bool = False
+
+    @property
+    def approvals(self) -> Mapping[str, Answered]:
+        """The answers that let something go on."""
+        return {ask: one for ask, one in self.answered.items() if one.answer in APPROVING}
+
+
+def asks(rows: Iterable[Row]) -> Asks:
+    """Out of rows of KINDS, in order."""
+    found = Asks()
+    for row in rows:
+        data = row.data
+        ask = word(data, "ask")
+        known = found.asked if row.kind == "ask.waiting" else found.answered
+        if ask in known:
+            found.again.append((ask, row.seq))
+        elif len(known) >= _MOST:
+            found.more = True
+        elif row.kind == "ask.waiting":
+            found.asked[ask] = Asked(
+                row.seq, row.at_ns, number(data, "until_ns"), raw(data, "server"), text(data, "tool"),
+                word(data, "digest"), text(data, "agent"), text(data, "on_behalf_of"), row.pid,
+            )  # fmt: skip
+        else:
+            found.answered[ask] = Answered(
+                row.seq, row.at_ns, word(data, "answer"), text(data, "approver"), number(data, "uid", -1),
+                number(data, "approver_pid"),
+            )  # fmt: skip
+    return found

@@ -1,0 +1,79 @@
+"""Control 6: are tool definitions unchanged, unless somebody reviewed the change? Pure.
+
+Digests are computed again from the definitions' bytes. A review shows in the policy: it pins the new digest.
+"""
+
+from collections.abc import Callable
+
+from agentwrap.evidence.report.controls import Control, Test
+from agentwrap.evidence.report.facts import MCP, Facts
+from agentwrap.evidence.report.fields import Row, raw, shown, word
+from agentwrap.mcp.normal_form import tool_digest
+from agentwrap.policy.layers import pinned_digest
+
+KIND = "mcp.tool"
+_MOST = 100_000
+_MOST_LISTED = 10_000
+
+
+class Tools:
+    """The control. Afterwards `listings` has, by server, the definitions of pinned tools with their rows."""
+
+    def __init__(self, facts: Facts, definition: Callable[[Row], bytes | None]) -> None:
+        self._facts, self._definition = facts, definition
+        self._digests: dict[tuple[bytes, bytes], tuple[int, str]] = {}
+        self._unreadable = any(one.unreadable for one in facts.policies)
+        self.listings: dict[bytes, list[tuple[int, bytes]]] = {}
+        self._test = Test(
+            "tools", "Tool definitions are unchanged without review", "listed tools",
+            "The digest of each definition was computed again from its recorded bytes in normal form and compared with "
+            "its row, with the listing before, and with what the policy's text pins.",
+        )  # fmt: skip
+
+    def take(self, row: Row) -> None:
+        """One tool, as it was listed."""
+        data, test = row.data, self._test
+        if word(data, "change") == "removed":
+            return
+        test.population += 1
+        server, name = raw(data, "server"), raw(data, "name")
+        told = f"{shown(server)} {shown(name)}"
+        definition = self._definition(row)
+        if definition is None:
+            test.unclear("its definition was not kept as it came", row.seq, about=told)
+            return
+        digest = tool_digest(definition)
+        if digest != word(data, "digest"):
+            test.fails("its row has another digest than its definition", row.seq, about=told)
+        pin = pinned_digest(self._facts.layers, shown(server), shown(name))
+        if pin:
+            listed = self.listings.setdefault(server, [])
+            if len(listed) < _MOST_LISTED:
+                listed.append((row.seq, definition))
+        self._compare(row, (server, name), digest, pin, told)
+
+    def _compare(self, row: Row, key: tuple[bytes, bytes], digest: str, pin: str, told: str) -> None:
+        test = self._test
+        before = self._digests.get(key)
+        if before is None and len(self._digests) >= _MOST:
+            test.unclear("more tools were listed than were looked at", row.seq)
+            return
+        self._digests[key] = (row.seq, digest)
+        changed = before is not None and before[1] != digest
+        since = before[0] if before is not None else 0
+        if pin and digest != pin:
+            test.fails("it is not what the policy pins", since, row.seq, about=told)
+        elif changed and not pin and self._unreadable:
+            test.unclear("it changed, and what the policy pins could not be read", since, row.seq, about=told)
+        elif changed and not pin:
+            test.fails("it changed, and no policy pins what it is now", since, row.seq, about=told)
+        elif changed:
+            test.note(f"a change of {told} is what the policy pins")
+        claimed = word(row.data, "change") or "new"
+        if changed and claimed != "changed":
+            test.fails(f"its row says `{claimed}`, and it changed", since, row.seq, about=told)
+
+    def result(self) -> Control:
+        """The control's outcome."""
+        self._facts.limits(self._test, MCP)
+        return self._test.result()
