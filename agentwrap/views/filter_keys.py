@@ -20,14 +20,17 @@ KINDS = (
     "net.connect", "net.bind", "net.listen", "net.send", "dns.server",
     "policy", "net.decision", "net.closed", "net.refused", "dns.query", "act.denied", "ask.waiting", "ask.answered",
     "model.request", "model.response", "tool.call", "tool.result", "http.exchange", "claim", "session.file",
+    "mcp.session", "mcp.message", "mcp.hello", "mcp.call", "mcp.joined", "mcp.result", "mcp.decision", "mcp.tool",
+    "mcp.finding", "mcp.ended",
 )  # fmt: skip
 CLASSES = {
     "file": ("file",),
     "network": ("net", "dns"),
     "process": ("process",),
     "gap": ("gap",),
-    "policy": ("policy", "net.decision", "net.refused", "dns.query", "act", "ask"),
+    "policy": ("policy", "net.decision", "net.refused", "dns.query", "act", "ask", "mcp.decision"),
     "model": ("model", "tool", "http"),
+    "mcp": ("mcp",),
 }
 VERDICTS = ("allow", "deny", "would-deny", "ask", "hold", "redact", "none")
 FILE_CLASSES = ("work", "temporary", "cache", "agent-state", "version-control", "device", "system", "stdio")
@@ -264,6 +267,12 @@ def _tool_test(value: str) -> Test:
     return test
 
 
+def _server_test(value: str) -> Test:
+    """The name of an MCP server (a glob, case does not matter)."""
+    matches = _glob(value.casefold())
+    return lambda row, _spans: row.kind.startswith("mcp.") and matches(foreign_text(row.data.get("server")).casefold())
+
+
 def _model_test(value: str) -> Test:
     """The name of a model (a glob, or a part of it)."""
     matches = _glob(value.casefold() if any(sign in value for sign in "*?[") else f"*{value.casefold()}*")
@@ -356,6 +365,7 @@ KEYS: dict[str, Callable[[str], Test]] = {
     "port": lambda value: _compare(value, _integer, _port),
     "model": _model_test,
     "tool": _tool_test,
+    "server": _server_test,
     "turn": _owner_test("turn"),
     "agent": _owner_test("agent"),
     "call": _owner_test("call"),
@@ -370,7 +380,7 @@ KEYS: dict[str, Callable[[str], Test]] = {
 }
 HELP = (
     ("kind:file  kind:net.connect", "a kind of event, or all kinds that begin so"),
-    ("%file %network %process %policy %model %gap", "classes of kinds"),
+    ("%file %network %process %policy %model %mcp %gap", "classes of kinds"),
     ("verdict:deny", "what was decided: allow deny would-deny ask hold redact none"),
     ("rule:network.default", "a part of the rule that decided"),
     ("path:*.py  path:src", "a glob, a name, or a folder"),
@@ -378,6 +388,7 @@ HELP = (
     ("host:*.example.org  host:10.0.0.0/8  port:443", "where to"),
     ("pid:12  span:p3  under:p3  name:node", "who: a process, it and its descendants, its name"),
     ("model:claude*  status:>=400  status:incomplete  tokens:>10000", "model calls: name, answer, tokens in and out"),
+    ("server:tickets", "what an MCP server was asked and said"),
     ("turn:t3  agent:a2  call:m7  tool:Bash", "what belongs to it, with what its tools caused"),
     ("since:2m  until:5s  at:>2s", "when, counted from the start of the run"),
     ("exit:>0  size:>1000  seq:10..20", "numbers compare: = != > >= < <= and ranges"),
