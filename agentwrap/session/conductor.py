@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from agentwrap.approvals.desk import Desk
     from agentwrap.claims.server import ClaimsServer
     from agentwrap.events import Coverage, Gap, Item
-    from agentwrap.gateway.started import StartedGateway
     from agentwrap.session.surroundings import Surroundings
     from agentwrap.tracing import wire
 
@@ -215,40 +214,37 @@ class Session:
             )
         if self._claims is not None:
             self._claims.start(self._pump.put, self._spans.of)
-        self._mcp = McpTraffic(self._pump.put, self._now)
-        if self._around.relay is not None:
-            self._around.relay.traffic = self._mcp
-            self._around.relay.attend(self._pump.put, self._pump.flush, self._now)
-        if self._around.gateway is not None:
-            self._around.gateway.traffic = ModelTraffic(self._now, self._mcp)
-            self._around.gateway.attend(self._noting(self._around.gateway), self._pump.flush, self._now)
+        self._attend()
 
-    def _noting(self, gateway: "StartedGateway") -> "Callable[[list[Item]], None]":
-        """As `_hearing`, and what tells this run's session files, or calls of MCP servers, is noted."""
-        put, mcp = self._hearing(gateway), self._mcp
-        assert mcp is not None
+    def _attend(self) -> None:
+        """Hear the relay and the gateway: events are recorded, noted, and, where a human is asked, shown to the desk."""
+        around, pump = self._around, self._pump
+        mcp = self._mcp = McpTraffic(pump.put, self._now)
+        desk = self._desk = self._open_desk()
 
         def hear(items: "list[Item]") -> None:
             self._own.see(items)
-            put(items)
+            pump.put(items)
             mcp.see(items)
+            if desk is not None:
+                desk.hear(items)
 
-        return hear
+        if around.relay is not None:
+            around.relay.traffic = mcp
+            around.relay.attend(hear, pump.flush, self._now)
+        if around.gateway is not None:
+            around.gateway.traffic = ModelTraffic(self._now, mcp)
+            around.gateway.attend(hear, pump.flush, self._now)
 
-    def _hearing(self, gateway: "StartedGateway") -> "Callable[[list[Item]], None]":
-        """What the gateway's events go to: the recorder, and, where it asks a human, the desk."""
+    def _open_desk(self) -> "Desk | None":
+        if not self.attended:
+            return None
         from agentwrap.session import asking
 
-        if not self.attended:
-            return self._pump.put
-        pump = self._pump
-        desk = self._desk = asking.open_desk(self.options, self._tracer_pid, pump, gateway, self._now, self._say)
-
-        def hear(items: "list[Item]") -> None:
-            pump.put(items)
-            desk.hear(items)
-
-        return hear
+        around = self._around
+        return asking.open_desk(
+            self.options, self._tracer_pid, self._pump, around.gateway, self._now, self._say, around.relay
+        )
 
     def _guard_stands(self, told: "wire.Standing") -> None:
         """Raises AgentwrapError where nothing enforces: no namespace, no listener, no ptrace that takes sockets."""
