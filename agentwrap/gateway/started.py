@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentwrap.gateway.interception.authority import Authority
     from agentwrap.gateway.process import Loading
     from agentwrap.gateway.serve import Ports, Settings
+    from agentwrap.launching.mcp_servers import Servers
     from agentwrap.tracing.wire import FrameReader, Message
 
 Tier = Literal["wall", "guard", "capture"]
@@ -316,8 +317,13 @@ def _lost_capture(at_ns: int) -> Gap:
     )
 
 
-def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loading":
-    """Fork the gateway, which loads what it needs while its namespace is made. Before any thread."""
+def load(
+    options: RunOptions, now: Callable[[], int], servers: "Servers | None" = None, *, attended: bool
+) -> "Loading":
+    """Fork the gateway, which loads what it needs while its namespace is made. Before any thread.
+
+    `servers`: the declared MCP servers; what goes to those behind a URL is read.
+    """
     from agentwrap.gateway import process
 
     reach = reach_of(*(layer.policy for layer in options.layers))
@@ -335,6 +341,7 @@ def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loa
 
     def build(sockets: "Mapping[str, socket.socket]") -> "tuple[Ports, Settings]":
         from agentwrap.gateway.serve import Ports, Settings
+        from agentwrap.mcp.http import http_servers
         from agentwrap.policy.model_hosts import model_hosts
 
         published = tuple(
@@ -351,7 +358,10 @@ def load(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "Loa
             own6=OWN6,
             ask_timeout_s=options.ask_timeout_s,
             unattended=not attended,
-            hosts=model_hosts(options.layers, options.intercept, none=options.no_intercept),
+            hosts=model_hosts(
+                options.layers, options.intercept, servers.tls_hosts if servers else (), none=options.no_intercept
+            ),
+            mcp_servers=http_servers(servers.urls) if servers else (),
             run_id=options.run_id,
             authority=made[0] if made else None,
         )

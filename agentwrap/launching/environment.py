@@ -5,7 +5,7 @@ to know whether anybody listens: the caller says where ours are.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -50,9 +50,12 @@ class Target(NamedTuple):
     port: int
 
 
-def model_servers(environment: Environment, intercept: tuple[str, ...] = ()) -> frozenset[Target]:
+def model_servers(
+    environment: Environment, intercept: tuple[str, ...] = (), urls: Iterable[bytes] = ()
+) -> frozenset[Target]:
     """Where model traffic may go besides port 443: named by the environment, or by `intercept` (HOST or HOST:PORT).
 
+    `urls`: of other servers whose traffic is to be read (MCP).
     A server that is given by its name is one by its port alone: nobody is asked for the name here.
     """
     found = {Target(host, port) for host in ("127.0.0.1", "::1") for port in (_OLLAMA_PORT, _LM_STUDIO_PORT)}
@@ -61,6 +64,8 @@ def model_servers(environment: Environment, intercept: tuple[str, ...] = ()) -> 
             found |= _targets(_with_scheme(value, _OLLAMA_PORT if name == b"OLLAMA_HOST" else 0))
     for word in intercept:
         found |= _targets(b"https://" + word.encode("utf-8", "surrogateescape"))
+    for url in urls:
+        found |= _targets(url)
     return frozenset(one for one in found if one != Target("", HTTPS_PORT) and one.port)
 
 

@@ -8,17 +8,19 @@ import posixpath
 import stat
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from agentwrap.events import Coverage, Gap, Tier
+from agentwrap.launching.options import RunOptions
 from agentwrap.mcp.configs import formats, places
 from agentwrap.mcp.configs.formats import Found
 from agentwrap.mcp.configs.matching import Matcher
 from agentwrap.mcp.configs.placeholders import Known, expand
 from agentwrap.mcp.configs.places import Place
 from agentwrap.mcp.declared import Declared
+from agentwrap.policy.layers import Layer
 
 MAX_BYTES = 8 << 20
 _MAX_LISTED = 256
@@ -58,7 +60,8 @@ class Files:
     @property
     def found(self) -> dict[bytes, Found]:
         """By file, what is in those that are there and say something of servers."""
-        return {place.source.config: read.found for place, read in self._read.items() if read.found.servers or read.found.problems}
+        read = {place.source.config: one.found for place, one in self._read.items()}
+        return {path: found for path, found in read.items() if found.servers or found.problems}
 
     def _all(self) -> tuple[Declared, ...]:
         return tuple(one for read in self._read.values() for one in read.found.servers)
@@ -157,7 +160,8 @@ def _bytes_of(path: bytes) -> tuple[bytes | None, str]:
 class Servers:
     """All declared servers of one run: what the tracer asks at each exec, what the gateway is told of, what is stated.
 
-    `more`: declared elsewhere (by the policy). `command`: the run's own, which may name servers itself.
+    `more`: declared elsewhere (by the policy). `command`: the run's own, which may name servers itself. `losses`: what
+    could not be read at the start.
     """
 
     def __init__(
@@ -170,15 +174,31 @@ class Servers:
         self._environment = environment
         self._files = Files(environment)
         declared = [*more, *(self._files.look((cwd,)) or ()), *_inline(environment)]
-        self._matcher = Matcher(declared, environment=environment, look=self._files.look, fetch=_fetch)
+        self._matcher = Matcher(declared, environment=environment, look=self._look, fetch=_fetch)
         if command:
             self._matcher.observe(command, cwd)
         self._told_of: set[tuple[bytes, str]] = set()
+        self._tell: Callable[[list[Gap]], None] | None = None
+        self._changed = True
+        self.losses = self._problems(0)
 
     @property
     def declared(self) -> tuple[Declared, ...]:
         """All of them so far."""
         return self._matcher.known
+
+    @property
+    def tls_hosts(self) -> tuple[str, ...]:
+        """`host:port` of those behind https, for `policy.model_hosts`."""
+        from agentwrap.mcp.http import place_of_url
+
+        found = []
+        for one in self.urls:
+            place = place_of_url(one.url) if one.url[:6].lower() == b"https:" else None
+            if place is not None and not set(place.host) & set(b"*?[]"):
+                host = place.host.decode("utf-8", "replace")
+                found.append(f"[{host}]:{place.port}" if ":" in host else f"{host}:{place.port}")
+        return tuple(dict.fromkeys(found))
 
     @property
     def urls(self) -> tuple[Declared, ...]:
@@ -197,14 +217,32 @@ class Servers:
         found = self._matcher.match(path, argv, cwd)
         if found is None and self._matcher.look_again(time.monotonic_ns()):
             found = self._matcher.match(path, argv, cwd)
+        if self._tell is not None and (self._changed or self._matcher.problems):
+            self._changed = False
+            self._tell(self._problems(time.monotonic_ns()))
         return found
 
     def by_hand(self, argv: tuple[bytes, ...]) -> bytes | None:
         """As `Matcher.by_hand`."""
         return self._matcher.by_hand(argv)
 
-    def gaps(self, at_ns: int = 0) -> list[Gap]:
-        """What could not be read and was not told yet."""
+    def tell_to(self, sink: Callable[[Gap], None], start_ns: int) -> None:
+        """What cannot be read from now on goes to `sink`. `start_ns`: CLOCK_MONOTONIC at the start of the run."""
+
+        def tell(gaps: list[Gap]) -> None:
+            for gap in gaps:
+                at_ns = max(0, gap.at_ns - start_ns)
+                sink(msgspec.structs.replace(gap, at_ns=at_ns, from_ns=at_ns))
+
+        self._tell = tell
+
+    def _look(self, folders: tuple[bytes, ...]) -> tuple[Declared, ...] | None:
+        found = self._files.look(folders)
+        self._changed |= found is not None
+        return found
+
+    def _problems(self, at_ns: int) -> list[Gap]:
+        """Those that were not told yet."""
         problems = [(path, words) for path, found in self._files.found.items() for words in found.problems]
         problems += [(b"", words) for words in self._matcher.problems]
         self._matcher.problems.clear()
@@ -229,6 +267,28 @@ class Servers:
     def files(self) -> dict[bytes, Found]:
         """By configuration that is there: its servers and problems."""
         return self._files.found
+
+
+def of_run(options: RunOptions, cwd: bytes) -> Servers:
+    """The servers of a run that begins in `cwd`: declared in configurations, by its command line, by its policy."""
+    patterns: list[Declared] = []
+    if options.layers:
+        from agentwrap.policy.layers import stdio_patterns
+
+        patterns = [
+            Declared(b"", "policy", b"record.mcp_stdio", "command", pattern=os.fsencode(one.text))
+            for one in stdio_patterns(options.layers)
+        ]
+    return Servers(options.environment, os.path.realpath(cwd), options.command, patterns)
+
+
+def are_gated(layers: Sequence[Layer]) -> bool:
+    """Whether rules may refuse or hold what is said to servers, so that none may go past the relay."""
+    if not layers:
+        return False
+    from agentwrap.policy.layers import mode_of
+
+    return mode_of(layers) != "observe" and any(layer.policy.mcp.restricts() for layer in layers)
 
 
 def _fetch(folder: bytes, name: bytes) -> bytes | None:
@@ -261,9 +321,10 @@ def coverage(servers: Servers, *, relayed: str, gated: bool, model: Coverage) ->
     by_stdio: Tier = "none" if not relayed else "guard" if gated else "witness"
     stdio = Coverage(at_ns=0, what="mcp-stdio", tier=by_stdio, mechanism=relayed, note=servers.words())
     named = len(servers.urls)
-    note = f"{named} declared by URL; others are known by what is said" if named else "known by what is said"
+    by_url = f"{named} declared by URL; others are" if named else "servers are"
+    note = f"{by_url} known by what is said; read where model traffic is"
     seen = model.tier != "none" and model.mechanism != "base-url"
     if not seen:
         return [stdio, Coverage(at_ns=0, what="mcp-http", tier="none", mechanism="", note=model.note)]
-    http = Coverage(at_ns=0, what="mcp-http", tier=model.tier, mechanism=model.mechanism, note=f"{note}; {model.note}")
+    http = Coverage(at_ns=0, what="mcp-http", tier=model.tier, mechanism=model.mechanism, note=note)
     return [stdio, http]

@@ -17,7 +17,8 @@ class RunOptions(msgspec.Struct, frozen=True):
 
     `layers`: the policies, from flags to system. `publish`: (port of this machine, port of the agent's network).
     `ask_waits`: somebody answers questions from elsewhere, also where the run has no terminal. `intercept`: hosts (or
-    HOST:PORT) whose traffic is read besides the known model hosts; `no_intercept`: none is.
+    HOST:PORT) whose traffic is read besides the known model hosts; `no_intercept`: none is. `server`: the
+    command itself is an MCP server of this name.
     """
 
     command: tuple[bytes, ...]
@@ -50,6 +51,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     fail_on_deny: bool = False
     intercept: tuple[str, ...] = ()
     no_intercept: bool = False
+    server: bytes = b""
     host_facts: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 

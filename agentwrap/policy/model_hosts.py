@@ -75,9 +75,12 @@ def patterns(texts: Iterable[str]) -> tuple[HostPattern, ...]:
     return tuple(pattern for text in texts for pattern in parse_pattern(text, {}))
 
 
-def model_hosts(layers: Sequence[Layer], intercept: Iterable[str] = (), *, none: bool = False) -> ModelHosts:
+def model_hosts(
+    layers: Sequence[Layer], intercept: Iterable[str] = (), declared: Iterable[str] = (), *, none: bool = False
+) -> ModelHosts:
     """What a run reads: the list, `intercept` (from the command line), and what trusted policies add and take away.
 
+    `declared`: hosts of MCP servers, from configurations of the user's; what is no host there is left out.
     `none`: nothing at all. What the command line names is read whatever a policy passes. Raises HostError.
     """
     if none:
@@ -87,4 +90,12 @@ def model_hosts(layers: Sequence[Layer], intercept: Iterable[str] = (), *, none:
     added = tuple(pattern for model in heard for rule in model.intercept for pattern in rule.patterns)
     passing = tuple(pattern for model in heard for rule in model.passing for pattern in rule.patterns)
     kept = tuple(one for one in passing if not any(one.covers(named) for named in asked))
-    return ModelHosts((*default_patterns(), *added, *asked), kept)
+    return ModelHosts((*default_patterns(), *_readable(declared), *added, *asked), kept)
+
+
+def _readable(texts: Iterable[str]) -> Iterable[HostPattern]:
+    for text in texts:
+        try:
+            yield from patterns([text])
+        except HostError:
+            continue  # nobody connects to that either

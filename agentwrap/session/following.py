@@ -160,6 +160,9 @@ def _settings(following: Following) -> "TracerSettings":
         landlock=bool(around.plan and around.plan.landlock.handled_ports),
         layers=_layers(following),
         plan=around.plan,
+        servers=around.servers,
+        gated=around.gated,
+        root_server=options.server,
         relay=around.relay.channel_for_tracer if around.relay is not None else None,
     )
 
@@ -183,5 +186,7 @@ def _capture(following: Following) -> "CaptureSettings | None":
     from agentwrap.tracing.capture import CaptureSettings
 
     options, ports = following.options, gateway.capture_ports
-    targets = model_servers(options.environment, options.intercept)
+    servers = following.around.servers
+    urls = [one.url for one in servers.urls] if servers is not None else []
+    targets = model_servers(options.environment, options.intercept, urls)
     return CaptureSettings(ports.tcp, gateway.callers, targets)

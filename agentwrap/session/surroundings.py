@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentwrap.gateway.process import Loading
     from agentwrap.gateway.started import StartedGateway
     from agentwrap.launching.enforcement import EnforcementPlan
+    from agentwrap.launching.mcp_servers import Servers
     from agentwrap.mcp.relay.started import StartedRelay
 
 Tier = Literal["", "wall", "guard"]
@@ -38,7 +39,8 @@ _MECHANISM: dict[Tier, str] = {
 class Surroundings(msgspec.Struct):
     """What stands. `tier`: of the network, empty where it is the machine's own; `refusal`: why there is no wall.
 
-    `reading`: how model traffic comes to be read. `relay`: between clients and their MCP servers.
+    `reading`: how model traffic comes to be read. `relay`: between clients and their MCP servers, `servers`: which
+    are declared, `gated`: rules speak of them.
     """
 
     tier: Tier = ""
@@ -46,6 +48,8 @@ class Surroundings(msgspec.Struct):
     connector: "Connector | None" = None
     gateway: "StartedGateway | None" = None
     relay: "StartedRelay | None" = None
+    servers: "Servers | None" = None
+    gated: bool = False
     plan: "EnforcementPlan | None" = None
     refusal: "Refusal | None" = None
 
@@ -92,7 +96,16 @@ class Surroundings(msgspec.Struct):
 
     def statements(self, given: list[Coverage], mode: str) -> list[Coverage]:
         """Coverage as it is here: what the wall or the guard holds is no testimony any more."""
-        return [*(self._held(one) for one in given), self.reading.coverage(mode, self.tier)]
+        model = self.reading.coverage(mode, self.tier)
+        return [*(self._held(one) for one in given), model, *self._of_mcp(mode, model)]
+
+    def _of_mcp(self, mode: str, model: Coverage) -> list[Coverage]:
+        if self.servers is None:
+            return []
+        from agentwrap.launching.mcp_servers import coverage
+
+        relayed = "descriptors swapped at exec" if self.relay is not None and mode != "none" else ""
+        return coverage(self.servers, relayed=relayed, gated=self.gated, model=model)
 
     def _held(self, one: Coverage) -> Coverage:
         if one.what in _NETWORK and self.tier:
@@ -112,13 +125,16 @@ class Surroundings(msgspec.Struct):
         return "Landlock" if self.plan.landlock.handled_files else ""
 
     def losses(self) -> list[Gap]:
-        """What `--best-effort` goes on without: a gateway that nothing leads to."""
+        """What `--best-effort` goes on without: a gateway that nothing leads to. Configurations that cannot be read."""
+        unread = self.servers.losses if self.servers is not None else []
         if self.gateway is None or self.tier or self.gateway.capture_ports is not None:
-            return []
+            return unread
         refusal = self.refusal
         detail = f"{refusal.step}: {refusal.detail}" if refusal is not None else ""
         could_hide = "connections that the policy denies: nothing stops them"
-        return [Gap(at_ns=0, what="connect", cause="no-wall", could_hide=could_hide, from_ns=0, detail=detail.encode())]
+        told = detail.encode()
+        no_wall = Gap(at_ns=0, what="connect", cause="no-wall", could_hide=could_hide, from_ns=0, detail=told)
+        return [no_wall, *unread]
 
     def go_on(self) -> None:
         """The command is about to begin."""
@@ -163,13 +179,17 @@ class Surroundings(msgspec.Struct):
 
 def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> Surroundings:
     """Make what the run asks for. Before any thread. Raises AgentwrapError where it cannot be had."""
+    from agentwrap.launching import mcp_servers
+
     relay = _relay(options, now, attended=attended)  # first: it must hold none of the others' sockets
     try:
-        standing = _surround(options, now, attended=attended)
+        servers = mcp_servers.of_run(options, options.cwd or working_directory())
+        standing = _surround(options, now, servers, attended=attended)
     except BaseException:
         relay.abandon()
         raise
-    standing.relay = relay
+    standing.relay, standing.servers = relay, servers
+    standing.gated = mcp_servers.are_gated(options.layers)
     return standing
 
 
@@ -188,13 +208,13 @@ def _relay(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "S
         ) from error  # fmt: skip
 
 
-def _surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> Surroundings:
+def _surround(options: RunOptions, now: Callable[[], int], servers: "Servers", *, attended: bool) -> Surroundings:
     from agentwrap.gateway import started
 
     confined = started.wanted(options)
     if not confined and options.no_intercept:
         return _stand(options, None)
-    loading = started.load(options, now, attended=attended)
+    loading = started.load(options, now, servers, attended=attended)
     try:
         return _confined(options, loading) if confined else _capturing(options, loading)
     except OSError as error:

@@ -75,8 +75,11 @@ def make_interposer(
     """What puts the relay between MCP servers and their clients, if the run has it."""
     if settings.servers is None:
         return None
+    from agentwrap.launching.mcp_servers import Servers
     from agentwrap.tracing.interposing.watch import Interposer
 
+    if isinstance(settings.servers, Servers):
+        settings.servers.tell_to(sink, settings.start_ns)
     return Interposer(
         settings.servers,
         settings.relay,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentwrap.events import Coverage
+from agentwrap.events import Coverage, Gap
 from agentwrap.launching.mcp_servers import MAX_BYTES, Files, Servers, coverage, words_of
 from agentwrap.mcp.declared import Declared
 
@@ -78,7 +78,7 @@ def test_every_client_of_the_user_and_of_the_project_is_read(home: Path, project
         *(b"claude", b"cursor", b"desktop", b"vscode", b"profile", b"codex", b"codex-profile", b"gemini"),
         *(b"extension", b"opencode", b"copilot", b"windsurf", b"plugin", b"above", b"here", b"open-here"),
     }
-    assert servers.gaps() == []
+    assert servers.losses == []
     assert "16 servers declared" in servers.words()
     assert servers.words().endswith("in 16 configurations")
     scopes = {one.command: (one.scope, one.folder) for one in servers.declared}
@@ -118,7 +118,7 @@ def test_above_the_repository_and_above_home_nothing_is_a_projects(home: Path, p
 
 def test_nothing_there_is_nothing_declared(home: Path, project: Path) -> None:
     servers = of(home, project)
-    assert (servers.declared, servers.gaps(), servers.words()) == ((), [], "no server is declared")
+    assert (servers.declared, servers.losses, servers.words()) == ((), [], "no server is declared")
     assert servers.match(b"/bin/true", (b"true",), os.fsencode(project)) is None
     assert Servers({}, b"", ()).declared == ()
 
@@ -173,13 +173,27 @@ def test_what_cannot_be_read_is_told_once(home: Path, project: Path, write: Writ
     (home / "repo" / "opencode.json").mkdir()
     servers = of(home, project)
     assert commands(servers) == {b"good"}
-    told = {os.fsdecode(gap.detail).partition(": ")[0]: gap for gap in servers.gaps()}
+    told = {os.fsdecode(gap.detail).partition(": ")[0]: gap for gap in servers.losses}
     assert set(told) == {str(broken), str(half), str(huge), str(home / ".codex" / "config.toml")}
     assert {(gap.what, gap.cause) for gap in told.values()} == {("mcp-stdio", "config-unreadable")}
     assert told[str(huge)].detail.endswith(b"larger than 8 MiB")
-    assert servers.gaps() == []
-    servers.match(b"", (b"claude", b"--mcp-config", b"{"), os.fsencode(project))
-    assert len(servers.gaps()) == 1
+    later: list[Gap] = []
+    servers.tell_to(later.append, 0)
+    for _ in range(2):
+        servers.match(b"", (b"claude", b"--mcp-config", b"{"), os.fsencode(project))
+    assert [gap.detail[:14] for gap in later] == [b"--mcp-config: "]
+    assert later[0].at_ns == later[0].from_ns > 0
+
+
+def test_a_file_that_breaks_during_a_run_is_told(home: Path, project: Path, write: Write) -> None:
+    write("repo/.mcp.json", server("x"))
+    servers = of(home, project)
+    told: list[Gap] = []
+    servers.tell_to(told.append, 0)
+    broken = write("repo/.mcp.json", "{ broken")
+    servers.match(b"", (b"y",), os.fsencode(project))
+    assert [gap.detail.startswith(os.fsencode(broken) + b": ") for gap in told] == [True]
+    assert servers.match(b"", (b"x",), os.fsencode(project)) is not None
 
 
 def test_urls_have_what_is_known_put_in(home: Path, project: Path, write: Write) -> None:
@@ -191,6 +205,7 @@ def test_urls_have_what_is_known_put_in(home: Path, project: Path, write: Write)
     }
     write(".gemini/settings.json", {"mcpServers": entries})
     urls = {one.name: one.url for one in of(home, project, PORT="8123").urls}
+    assert of(home, project, PORT="8123").tls_hosts == ("mcp.example.com:443",)
     assert urls == {b"a": b"https://mcp.example.com/mcp", b"b": b"http://127.0.0.1:8123/mcp"}
 
 

@@ -7,8 +7,10 @@ functions that it is given. Nothing once declared is forgotten: an agent may rem
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
 from agentwrap.mcp.configs.lines import Line, Start, lines_of, scripts
-from agentwrap.mcp.configs.named import by_hand, names_servers, observed
+from agentwrap.mcp.configs.named import by_hand, names_servers, observed, program_name
 from agentwrap.mcp.configs.placeholders import Known
 from agentwrap.mcp.declared import Client, Declared
 
@@ -80,7 +82,7 @@ class Matcher:
         """The server that begins here. `path`: the file asked for (AT_EXECFN), or the image.
 
         The nearest declaration wins: of the agent's command line, of the project that `cwd` is in, of the user, of the
-        machine; last those of agents that were not seen in this run.
+        machine; last those of agents that were not seen in this run. A pattern without a name gives the program's.
         """
         if not argv:
             return None
@@ -95,7 +97,12 @@ class Matcher:
         if cwd not in self._folders and len(self._folders) < _MAX_FOLDERS:
             self._folders[cwd] = None
             self._new_folder = True
-        return min(found, key=lambda one: self._distance(one, cwd)) if found else None
+        if not found:
+            return None
+        nearest = min(found, key=lambda one: self._distance(one, cwd))
+        if not nearest.name:
+            return msgspec.structs.replace(nearest, name=program_name(argv))
+        return nearest
 
     def _fitting(self, start: Start, script: int, found: list[Declared]) -> None:
         bases = {start.argv[script].rpartition(b"/")[2], b""}

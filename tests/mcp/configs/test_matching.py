@@ -156,6 +156,12 @@ def test_a_policy_names_servers_by_a_pattern(glob: bytes, line: bytes, same: boo
     assert (Matcher([declared]).match(argv[0], argv, b"/w") is declared) is same
 
 
+def test_a_pattern_without_a_name_gives_the_programs() -> None:
+    found = Matcher([Declared(b"", "policy", pattern=b"npx *")]).match(b"", (b"npx", b"-y", b"@x/server-fs"), b"/w")
+    assert found is not None
+    assert (found.name, found.client) == (b"server-fs", "policy")
+
+
 def test_a_declaration_comes_before_a_pattern() -> None:
     named, pattern = stdio("srv x"), Declared(b"p", "policy", pattern=b"srv*")
     assert Matcher([pattern, named]).match(b"", (b"srv", b"x"), b"/w") is named
