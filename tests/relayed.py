@@ -16,8 +16,10 @@ from agentwrap.mcp.handover import Ends, Taken, hand_over
 from agentwrap.mcp.relay import started
 from agentwrap.mcp.relay.process import Settings
 
+NO_PROCESS = (1 << 22) - 1
 PATIENCE_S = 30 * float(os.environ.get("AGENTWRAP_TESTS_PATIENCE") or 1)
 Kind = Literal["pipes", "sockets", "socket"]
+KINDS: tuple[Kind, ...] = ("pipes", "sockets", "socket")
 
 
 class Heard:
@@ -174,3 +176,12 @@ def read_to_end(fd: int) -> bytes:
     except ConnectionResetError:
         pass
     return b"".join(pieces)
+
+
+def write_until_refused(fd: int, data: bytes = b"anybody?\n") -> bool:
+    """Write until nobody reads any more, as a program that does not look at its input."""
+    try:
+        while True:
+            os.write(fd, data)
+    except BrokenPipeError:
+        return True

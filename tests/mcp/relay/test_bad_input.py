@@ -1,0 +1,267 @@
+"""Servers and clients that misbehave: nothing hangs, nothing is lost, memory is bounded, statuses are their own."""
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from relayed import KINDS, NO_PROCESS, Relayed, read_line, read_to_end, write_until_refused
+
+from agentwrap.events import McpClosed, McpOpened
+
+SERVER = """
+import os, sys
+def write(data):
+    while data:
+        data = data[os.write(1, data):]
+for line in sys.stdin.buffer:
+    word = line.split()[0]
+    if word == b"exit":
+        sys.exit(int(line.split()[1]))
+    if word == b"crash":
+        write(b'{"half of an ans')
+        os.abort()
+    if word == b"silent":
+        continue
+    if word == b"flood":
+        for number in range(int(line.split()[1])):
+            write(b'{"method":"notifications/message","params":%d}\\n' % number)
+    if word == b"close":
+        os.close(1)
+    if word == b"long":
+        size = int(line.split()[1])
+        while size:
+            size -= os.write(1, b"x" * min(size, 1 << 20))
+        write(b"\\n")
+    if word == b"ids":
+        write(b'{"id":"never asked","result":1}\\n{"id":1,"result":1}\\n{"id":1,"result":2}\\n')
+    write(b"done\\n")
+sys.exit(7)
+"""
+PYTHON = [sys.executable, "-S", "-E", "-c", SERVER]
+
+
+@pytest.mark.parametrize(
+    ("words", "ending", "status"),
+    [
+        (b"exit 3\n", "server-exited", 3),
+        (b"crash\n", "server-exited", -signal.SIGABRT),
+    ],
+)
+def test_a_server_that_ends_in_the_middle(words: bytes, ending: str, status: int) -> None:
+    with Relayed() as relayed, relayed.server(PYTHON) as (pair, process):
+        os.write(pair.write, words)
+        got = read_to_end(pair.read)
+        assert process.wait() == status
+        assert relayed.closed().ending == ending
+        with pytest.raises(BrokenPipeError):
+            os.write(pair.write, b"more\n")
+    assert got == (b'{"half of an ans' if status < 0 else b"")
+    assert relayed.told(up=False) == got
+
+
+def test_a_server_that_is_killed_while_it_is_flooded() -> None:
+    with Relayed() as relayed, relayed.server(["/bin/cat"]) as (pair, process):
+        os.write(pair.write, b"first\n")
+        assert read_line(pair.read) == b"first\n"
+        process.kill()
+        assert write_until_refused(pair.write)
+        read_to_end(pair.read)
+        assert relayed.closed().ending == "server-exited"
+
+
+def test_a_server_that_never_answers_ends_when_the_client_leaves() -> None:
+    with Relayed() as relayed, relayed.server(PYTHON) as (pair, process):
+        os.write(pair.write, b"silent\n" * 3)
+        pair.close("write")
+        assert read_to_end(pair.read) == b""
+        assert process.wait() == 7
+        assert relayed.closed().ending == "client-closed"
+
+
+def test_a_server_that_closes_its_output_and_lives_on() -> None:
+    with Relayed() as relayed, relayed.server(PYTHON) as (pair, process):
+        os.write(pair.write, b"close\n")
+        assert read_to_end(pair.read) == b""
+        assert process.wait() == 1  # it writes to what it has closed
+        assert relayed.closed().ending in ("server-closed", "server-exited")
+
+
+def test_ids_never_asked_and_reused_pass() -> None:
+    with Relayed() as relayed, relayed.server(PYTHON) as (pair, _process):
+        os.write(pair.write, b"ids\n")
+        lines = [read_line(pair.read) for _ in range(4)]
+        pair.close("write")
+        relayed.closed()
+    assert lines[1:] == [b'{"id":1,"result":1}\n', b'{"id":1,"result":2}\n', b"done\n"]
+
+
+def test_a_client_that_is_killed() -> None:
+    client = "import os, sys, time; os.write(1, b'half a lin'); time.sleep(600)"
+    with Relayed() as relayed:
+        up, down, server_in, server_out = (os.pipe() for _ in range(4))
+        process = subprocess.Popen([sys.executable, "-S", "-E", "-c", client], stdin=down[0], stdout=up[1])
+        os.close(down[0])
+        os.close(up[1])
+        relayed.hand_over((up[0], down[1], server_in[1], server_out[0]))
+        assert os.read(server_in[0], 99) == b"half a lin"
+        process.kill()
+        process.wait()
+        assert os.read(server_in[0], 99) == b""
+        assert write_until_refused(server_out[1])
+        assert relayed.closed().ending == "client-closed"
+        os.close(server_in[0])
+        os.close(server_out[1])
+
+
+def test_a_flood_arrives_whole_and_in_order() -> None:
+    with Relayed() as relayed, relayed.server(PYTHON) as (pair, _process):
+        os.write(pair.write, b"flood 50000\n")
+        pair.close("write")
+        lines = read_to_end(pair.read).split(b"\n")
+        relayed.closed()
+    assert lines[-2:] == [b"done", b""]
+    assert lines[:-2] == [b'{"method":"notifications/message","params":%d}' % number for number in range(50_000)]
+    assert relayed.told(up=False) == b"\n".join(lines)
+
+
+@pytest.mark.parametrize("size", [20_000_000, 200_000_000])
+def test_a_line_of_any_length_passes_with_bounded_memory(size: int) -> None:
+    with Relayed() as relayed, relayed.server(PYTHON) as (pair, _process):
+        relayed.heard.keep = False
+        os.write(pair.write, b"ids\n")  # everything is loaded
+        warm = sum(len(read_line(pair.read)) for _ in range(4))
+        before = _peak_kb(relayed.relay.pid)
+        os.write(pair.write, b"long %d\n" % size)
+        pair.close("write")
+        got = 0
+        while piece := os.read(pair.read, 1 << 20):
+            got += len(piece)
+        grown = _peak_kb(relayed.relay.pid) - before
+        relayed.closed()
+    assert got == size + len(b"\ndone\n")
+    assert relayed.heard.sizes[False] == got + warm
+    assert grown < 32_000
+
+
+def _peak_kb(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+def test_a_supervisor_that_is_far_behind_stops_the_sessions_and_misses_nothing() -> None:
+    with Relayed() as relayed:
+        pair = relayed.session()
+        relayed.heard.keep = False
+        os.set_blocking(pair.write, False)
+        os.set_blocking(pair.stdin, False)
+        sent = got = 0
+        ready = select.poll()
+        ready.register(pair.write, select.POLLOUT)
+        ready.register(pair.stdin, select.POLLIN)
+        with relayed.heard.slow:
+            while moving := dict(ready.poll(500)):
+                if pair.write in moving:
+                    sent += os.write(pair.write, b"x" * 65536)
+                if pair.stdin in moving:
+                    got += len(os.read(pair.stdin, 1 << 20))
+            before = _peak_kb(relayed.relay.pid)
+        assert 0 < sent < 64 << 20
+        os.set_blocking(pair.stdin, True)
+        pair.close("write")
+        got += len(read_to_end(pair.stdin))
+        pair.close()
+        relayed.closed()
+        assert _peak_kb(relayed.relay.pid) - before < 32_000
+    assert sent == got == relayed.heard.sizes[True]
+
+
+def test_sessions_one_after_the_other_leave_no_descriptors_behind() -> None:
+    with Relayed() as relayed:
+        resource.prlimit(relayed.relay.pid, resource.RLIMIT_NOFILE, (40, 40))
+        for number in range(1, 301):
+            pair = relayed.session(KINDS[number % 3], pid=NO_PROCESS)
+            os.write(pair.write, b"x")
+            assert os.read(pair.stdin, 9) == b"x"
+            pair.close(*(("write", "read") if number % 2 else ("stdin", "stdout")))
+            relayed.closed(number)
+            pair.close()
+            relayed.heard.news.clear()
+
+
+def test_too_many_at_once_are_refused_and_told() -> None:
+    with Relayed() as relayed:
+        first = relayed.session()
+        os.write(first.write, b"x")
+        assert os.read(first.stdin, 9) == b"x"
+        used = 40
+        resource.prlimit(relayed.relay.pid, resource.RLIMIT_NOFILE, (used, used))
+        pairs = [relayed.session() for _ in range(12)]
+        gap = relayed.heard.wait(lambda: next(iter(relayed.heard.items), None))
+        assert gap.cause == "no-descriptors"
+        assert read_to_end(pairs[-1].read) == b""
+        os.write(first.write, b"y")
+        assert os.read(first.stdin, 9) == b"y"
+        for pair in (first, *pairs):
+            pair.close()
+
+
+def test_a_relay_without_servers_ends_at_once() -> None:
+    with Relayed() as relayed:
+        assert not relayed.heard.news
+    assert relayed.heard.lost is False
+    with Relayed() as relayed:
+        relayed.relay.forked_all()  # the tracer is gone, and nothing was handed over
+    assert relayed.heard.lost is False
+
+
+def test_what_is_still_open_at_the_end_of_the_run_is_told() -> None:
+    with Relayed() as relayed:
+        pair = relayed.session()
+        os.write(pair.write, b"unread until now\n")
+    assert isinstance(relayed.heard.news[0], McpOpened)
+    last = relayed.heard.news[-1]
+    assert isinstance(last, McpClosed)
+    assert last.ending == "run-ended"
+    assert relayed.told(up=True) == b"unread until now\n"
+    assert read_to_end(pair.stdin) == b"unread until now\n"
+    pair.close()
+
+
+def test_a_relay_that_is_killed_ends_its_sessions_and_is_told() -> None:
+    with Relayed() as relayed:
+        pair = relayed.session()
+        os.write(pair.write, b"x")
+        assert os.read(pair.stdin, 9) == b"x"
+        os.kill(relayed.relay.pid, signal.SIGKILL)
+        assert read_to_end(pair.stdin) == b""
+        assert read_to_end(pair.read) == b""
+        gap = relayed.heard.wait(lambda: next(iter(relayed.heard.items), None))
+        assert (gap.what, gap.cause) == ("mcp-stdio", "relay-lost")
+        with pytest.raises(BrokenPipeError):
+            relayed.session()
+        relayed.relay.close()
+        assert relayed.relay.failure
+        relayed.relay.failure = ""
+        pair.close()
+    assert relayed.heard.lost is True
+
+
+def test_a_relay_that_is_stopped_goes_on() -> None:
+    with Relayed() as relayed:
+        pair = relayed.session()
+        os.write(pair.write, b"x")
+        assert os.read(pair.stdin, 9) == b"x"
+        os.kill(relayed.relay.pid, signal.SIGSTOP)
+        os.write(pair.write, b"y")
+        while os.waitid(os.P_PID, relayed.relay.pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG) is None:
+            pass
+        relayed.relay.keep_going()
+        assert os.read(pair.stdin, 9) == b"y"
+        os.kill(relayed.relay.pid, signal.SIGSTOP)
+        pair.close()
+    assert relayed.told(up=True) == b"xy"
