@@ -9,20 +9,22 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 from agentwrap import text
 from agentwrap.approvals import ancestry, folder
-from agentwrap.approvals.messages import LayerText, RunFacts, public_id
-from agentwrap.approvals.registry import ANSWERS, Given, Registry, Waiting
+from agentwrap.approvals.messages import GiveAnswer, LayerText, RunFacts, public_id
+from agentwrap.approvals.oneself import is_oneself
+from agentwrap.approvals.registry import ANSWERS, Answer, Given, Registry, Waiting
 from agentwrap.approvals.server import ControlServer
 from agentwrap.errors import AgentwrapError
-from agentwrap.events import ActDenied, AskAnswered, AskWaiting, Item
-from agentwrap.policy.layers import Layer, mode_of
+from agentwrap.events import ActDenied, AskAnswered, AskWaiting, Item, McpFinding
+from agentwrap.policy.layers import Layer, attribution, may_approve_self, mode_of
 
 _SHOWN_CHARACTERS = 500
 _TOLD_PEERS = 100
-Answered = Literal["once", "run", "always", "deny", "expired", "unattended"]
+_FOR_A_CALL: tuple[Answer, ...] = ("once", "run", "deny")
+_REMEMBERED = 10_000  # calls that were allowed for the rest of the run
 
 
 def nobody_to_ask(*, waits_anyway: bool) -> str:
@@ -77,8 +79,8 @@ class Desk:
     """Asks for one run. Make it after the last fork (the socket must not live on in a child).
 
     `path`: where the control socket goes, None for none. `roots`: tracer and supervisor, whose descendants may not
-    answer. `record`: writes events and returns when they are on disk. `tell`: one line to the gateway. `say`: one line
-    to the human at the run's terminal.
+    answer. `record`: writes events and returns when they are on disk. `tell`: one line to whoever asked, the gateway or
+    the relay of MCP servers (`route`). `say`: one line to the human at the run's terminal. `layers`: who acts for whom.
     """
 
     def __init__(
@@ -91,12 +93,17 @@ class Desk:
         record: Callable[[list[Item]], None],
         tell: Callable[[bytes], None],
         say: Callable[[str], None] = lambda _line: None,
+        layers: Sequence[Layer] = (),
     ) -> None:
         self.failure = "" if path is not None else "there is no control socket"
         self._facts, self._roots = facts, frozenset(roots)
         self._now, self._record, self._tell, self._say = now, record, tell, say
         self._registry = Registry()
         self._tries: Counter[tuple[int, int, str]] = Counter()
+        self._acting, self._self_allowed = attribution(layers), may_approve_self(layers)
+        self._calls: dict[str, AskWaiting] = {}
+        self._granted: dict[tuple[bytes, bytes, str], Given] = {}
+        self._objected: set[str] = set()
         self._server: ControlServer | None = None
         if path is not None:
             self._open(path)
@@ -110,6 +117,7 @@ class Desk:
             facts=self._facts,
             now=self._now,
             on_refused=self._tried,
+            objection=self._objection,
         )
         self._server = server  # its thread may need us at once
         try:
@@ -126,26 +134,51 @@ class Desk:
             elif isinstance(item, AskAnswered) and self._server is not None:
                 with self._server.lock:
                     self._registry.withdraw(item.ask, item.at_ns, reason=item.answer)
+                    self._calls.pop(item.ask, None)
 
     def _begin(self, asked: AskWaiting) -> None:
-        waiting = Waiting(
+        waiting = self._waiting(asked)
+        if self._server is None:
+            self._settle(Given(waiting, "unattended", self._now(), reason=self.failure))
+            return
+        with self._server.lock:
+            if asked.digest:
+                self._calls[asked.ask] = asked
+            ended = self._registry.add(waiting) or self._granted_before(asked)
+            if ended is not None:
+                self._settle(ended)
+                return
+        self._server.look()
+        shown = public_id(waiting.ask, self._facts.run)
+        self._say(f"agentwrap: waiting for a human: {waiting.question} (agentwrap approve {shown})")
+
+    def _waiting(self, asked: AskWaiting) -> Waiting:
+        """The question as approvers are shown it. What a call's answer is bound to is shown, too."""
+        agent, on_behalf_of = self._acting
+        names = (("server", asked.server), ("tool", asked.tool), ("SHA-256", asked.digest.encode()))
+        return Waiting(
             asked.ask,
             text.clip(text.escape(asked.question), _SHOWN_CHARACTERS),
             text.clip(ancestry.told(asked.pid, self._roots), _SHOWN_CHARACTERS),
             asked.at_ns,
             asked.until_ns,
+            tuple((name, text.clip(text.escape(value), _SHOWN_CHARACTERS)) for name, value in names if asked.digest),
+            _FOR_A_CALL if asked.digest else ANSWERS,
+            text.clip(text.escape(asked.agent) or text.escape(agent), _SHOWN_CHARACTERS),
+            text.clip(text.escape(asked.on_behalf_of) or text.escape(on_behalf_of), _SHOWN_CHARACTERS),
+            text.escape(asked.arguments),
         )
-        if self._server is None:
-            self._settle(Given(waiting, "unattended", self._now(), reason=self.failure))
-            return
-        with self._server.lock:
-            denied = self._registry.add(waiting)
-        if denied is not None:
-            self._settle(denied)
-            return
-        self._server.look()
-        shown = public_id(waiting.ask, self._facts.run)
-        self._say(f"agentwrap: waiting for a human: {waiting.question} (agentwrap approve {shown})")
+
+    def _granted_before(self, asked: AskWaiting) -> Given | None:
+        """The same server, tool and arguments were allowed for the rest of the run: this one is, by the same human."""
+        first = self._granted.get((asked.server, asked.tool, asked.digest)) if asked.digest else None
+        if first is None:
+            return None
+        reason = f"allowed for the run as {first.waiting.ask}" + (f": {first.reason}" if first.reason else "")
+        ended = self._registry.answer(
+            asked.ask, "once", self._now(), approver=first.approver, uid=first.uid, pid=first.pid, reason=reason
+        )
+        return ended if isinstance(ended, Given) else None
 
     def close(self) -> None:
         """The run is over: nothing can be answered any more."""
@@ -160,13 +193,43 @@ class Desk:
     def _settle(self, given: Given) -> None:
         """Record how it ended, then tell the gateway."""
         word = given.outcome if given.outcome in (*ANSWERS, "expired") else "deny"
+        call = self._calls.pop(given.waiting.ask, None)
+        told: list[Item] = [_event(given, self._now())]
+        if call is not None and word not in ("deny", "expired") and self._is_self(given):
+            told.append(self._self_approval(call, given.approver, given.uid, "allowed"))
         try:
-            self._record([_event(given, self._now())])
+            self._record(told)
+            if call is not None and word == "run" and len(self._granted) < _REMEMBERED:
+                self._granted[call.server, call.tool, call.digest] = given
         except BaseException:
             word = "deny"  # what is not on disk was not allowed
             raise
         finally:
             self._tell(f"Y{given.waiting.ask} {word}".encode())
+
+    def _objection(self, waiting: Waiting, answer: GiveAnswer, uid: int) -> str:
+        """Why an answer may not be given: whom the agent acts for would allow it, and a policy denies that."""
+        if self._self_allowed or answer.answer == "deny" or not self._names_self(waiting, answer.approver, uid):
+            return ""
+        call = self._calls.get(waiting.ask)
+        if call is not None and waiting.ask not in self._objected:
+            self._objected.add(waiting.ask)
+            self._record([self._self_approval(call, answer.approver, uid, "refused")])
+        return f"the agent acts for {waiting.on_behalf_of or waiting.agent}, and the policy wants somebody else's word"
+
+    def _is_self(self, given: Given) -> bool:
+        return self._names_self(given.waiting, given.approver, given.uid)
+
+    @staticmethod
+    def _names_self(waiting: Waiting, approver: str, uid: int) -> bool:
+        return is_oneself(approver, uid, (waiting.agent, waiting.on_behalf_of))
+
+    def _self_approval(self, call: AskWaiting, approver: str, uid: int, what: str) -> McpFinding:
+        detail = f"{call.ask} {what}: approved by {approver or 'somebody'} (user {uid}), for whom it was asked"
+        return McpFinding(
+            at_ns=self._now(), span=call.span, pid=call.pid, what="self-approval", session="", server=call.server,
+            tool=call.tool, detail=detail.encode("utf-8", "replace"),
+        )  # fmt: skip
 
     def _tried(self, pid: int, uid: int, why: str) -> None:
         """Somebody asked who may not: the first try of a process is told at once, how often in all at the end."""
@@ -192,11 +255,22 @@ class Desk:
         )  # fmt: skip
 
 
+def route(gateway: Callable[[bytes], None] | None, relay: Callable[[bytes], None] | None) -> Callable[[bytes], None]:
+    """Lines to whoever asked: the relay's questions begin with `r`, the gateway's with `a`."""
+
+    def tell(line: bytes) -> None:
+        whom = relay if line[1:2] == b"r" else gateway
+        if whom is not None:
+            whom(line)
+
+    return tell
+
+
 def _event(given: Given, at_ns: int) -> AskAnswered:
     return AskAnswered(
         at_ns=at_ns,
         ask=given.waiting.ask,
-        answer=cast("Answered", given.outcome),
+        answer=given.outcome,
         approver=given.approver.encode("utf-8", "replace"),
         uid=given.uid,
         approver_pid=given.pid,

@@ -74,9 +74,9 @@ class Taken(msgspec.Struct, frozen=True, tag="taken"):
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure"):
-    """It does not. `given`: what counts instead."""
+    """It does not. `given`: what counts instead. `oneself`: whom the agent acts for may not allow it; it waits on."""
 
-    kind: Literal["unknown", "answered", "not-offered", "not-allowed", "malformed", "busy"]
+    kind: Literal["unknown", "answered", "not-offered", "not-allowed", "oneself", "malformed", "busy"]
     why: str = ""
     given: Given | None = None
 

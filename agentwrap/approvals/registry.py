@@ -21,6 +21,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
     `ask`: its id within the run. `question`: in words, `who`: the process that asks and what led to it. `since_ns`,
     `until_ns`: run time; from `until_ns` on it is denied. `bound`: what else the answer is bound to, as name and text.
+    `agent`, `on_behalf_of`: who acts for whom. `arguments`: of a call, clipped.
     """
 
     ask: str
@@ -30,6 +31,9 @@ class Waiting(msgspec.Struct, frozen=True):
     until_ns: int
     bound: tuple[tuple[str, str], ...] = ()
     offers: tuple[Answer, ...] = ANSWERS
+    agent: str = ""
+    on_behalf_of: str = ""
+    arguments: str = ""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -75,6 +79,10 @@ class Registry:
     def waiting(self) -> tuple[Waiting, ...]:
         """What waits, in the order in which it began."""
         return tuple(self._waiting.values())
+
+    def find(self, ask: str) -> Waiting | None:
+        """The question of that id, if it waits."""
+        return self._waiting.get(ask)
 
     def answer(
         self, ask: str, answer: Answer, at_ns: int, *, approver: str = "", uid: int = -1, pid: int = 0, reason: str = ""

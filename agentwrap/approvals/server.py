@@ -17,7 +17,7 @@ import msgspec
 
 from agentwrap.approvals import ancestry, folder, messages, peers
 from agentwrap.approvals.messages import AskPending, Failure, GiveAnswer, Pending, Reply, RunFacts, Taken
-from agentwrap.approvals.registry import Given, Refusal, Registry
+from agentwrap.approvals.registry import Given, Refusal, Registry, Waiting
 
 MAX_CONNECTIONS = 64
 CONNECTION_S = 3.0
@@ -26,6 +26,8 @@ _REFUSED_TEXT = "{}; answer from a terminal outside of the run"
 
 OnEnded = Callable[[Given], None]
 """A question ended: somebody answered, or nobody did in time. Called in the server's thread, with the lock held."""
+Objection = Callable[[Waiting, GiveAnswer, int], str]
+"""(question, answer, uid): why this answer may not be given by them; empty if it may. Called as `OnEnded` is."""
 OnRefused = Callable[[int, int, str], None]
 """(pid, uid, why): somebody tried who may not."""
 
@@ -63,11 +65,12 @@ class ControlServer:
         facts: RunFacts,
         now: Callable[[], int],
         on_refused: OnRefused = lambda _pid, _uid, _why: None,
+        objection: Objection = lambda _waiting, _answer, _uid: "",
     ) -> None:
         self.path = path
         self.lock = threading.Lock()
         self._registry, self._is_descendant, self._on_ended = registry, is_descendant, on_ended
-        self._facts, self._now, self._on_refused = facts, now, on_refused
+        self._facts, self._now, self._on_refused, self._objection = facts, now, on_refused, objection
         self._connections: dict[int, _Connection] = {}
         self._closing = False
         self._wake = -1
@@ -210,6 +213,13 @@ class ControlServer:
             return self._decide(request, peer, now)
 
     def _decide(self, request: GiveAnswer, peer: peers.Peer, now: int) -> Reply:
+        waiting = self._registry.find(request.ask)
+        try:
+            why = self._objection(waiting, request, peer.uid) if waiting is not None else ""
+        except Exception as error:
+            return Failure("busy", f"the run could not be told: {error}")
+        if why:
+            return Failure("oneself", why)
         ended = self._registry.answer(
             request.ask, request.answer, now,
             approver=request.approver, uid=peer.uid, pid=peer.pid, reason=request.reason,

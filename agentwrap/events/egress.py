@@ -164,10 +164,13 @@ class AskWaiting(Event, frozen=True, kw_only=True, tag="ask.waiting"):
 
 
 class AskAnswered(Event, frozen=True, kw_only=True, tag="ask.answered"):
-    """The answer. `approver`: who, as they said; `uid` and `approver_pid`: as the kernel says."""
+    """The answer. `approver`: who, as they said; `uid` and `approver_pid`: as the kernel says.
+
+    `withdrawn`: whoever asked for it does not want it any more.
+    """
 
     ask: str
-    answer: Literal["once", "run", "always", "deny", "expired", "unattended"]
+    answer: Literal["once", "run", "always", "deny", "expired", "unattended", "withdrawn"]
     approver: bytes = b""
     uid: int = -1
     approver_pid: int = 0

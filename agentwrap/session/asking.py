@@ -11,16 +11,17 @@ if TYPE_CHECKING:
     from agentwrap.approvals.desk import Desk
     from agentwrap.events import Item
     from agentwrap.gateway.started import StartedGateway
+    from agentwrap.mcp.relay.started import StartedRelay
     from agentwrap.recording.pump import RecorderPump
 
 Say = Callable[[str], None]
 
 
 def attended(options: RunOptions) -> bool:
-    """Whether the policy wants a human to be asked, and there may be one."""
-    from agentwrap.policy.layers import mode_of
+    """Whether the policy wants a human to be asked (mode `ask`, a rule that says `approve`), and there may be one."""
+    from agentwrap.policy.layers import asks_about_mcp, mode_of
 
-    if not options.layers or mode_of(options.layers) != "ask":
+    if not options.layers or not (mode_of(options.layers) == "ask" or asks_about_mcp(options.layers)):
         return False
     from agentwrap.approvals import desk
 
@@ -31,11 +32,12 @@ def open_desk(
     options: RunOptions,
     tracer_pid: int,
     pump: "RecorderPump",
-    gateway: "StartedGateway",
+    gateway: "StartedGateway | None",
     now: Callable[[], int],
     say: Say,
+    relay: "StartedRelay | None" = None,
 ) -> "Desk":
-    """The desk of a run, after its last fork."""
+    """The desk of a run, after its last fork: for what the gateway asks, and the relay of MCP servers."""
     from agentwrap.approvals import desk
     from agentwrap.recording.places import state_dir
 
@@ -49,5 +51,6 @@ def open_desk(
     )
     return desk.open_desk(
         os.environ, state_dir(os.environ), facts,
-        roots=(os.getpid(), tracer_pid), now=now, record=record, tell=gateway.tell, say=say,
+        roots=(os.getpid(), tracer_pid), now=now, record=record, say=say, layers=options.layers,
+        tell=desk.route(gateway.tell if gateway is not None else None, relay.tell if relay is not None else None),
     )  # fmt: skip
