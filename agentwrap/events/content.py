@@ -13,13 +13,14 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True, tag="content", ta
 
     `sha`: SHA-256 of `data`, 32 bytes. `role`: `before` contents are also kept for `agentwrap undo`; `body` is a piece
     of a message. `scattered`: texts that lie in pieces in `data`, each as start, end, start, end, ... of its pieces in
-    order: a secret in such a text is hidden wherever its pieces are.
+    order: a secret in such a text is hidden wherever its pieces are. `plain`: somebody asked for it as it is.
     """
 
     sha: bytes
     data: bytes
     role: Literal["before", "after", "body"]
     scattered: tuple[tuple[int, ...], ...] = ()
+    plain: bool = False
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):

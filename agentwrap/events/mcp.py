@@ -96,7 +96,7 @@ class McpCall(Event, frozen=True, kw_only=True, tag="mcp.call"):
     of their bytes as they came, in hex. `modern`: it says so itself (2026-07-28). `tool_call`: the model's call (`x1`)
     that it carries out, `joined`: how that was found (`id`: the client said so; `content`: the same tool and arguments;
     `time`: the only one open). `retry_of`: the call that asked for more input before. `agent`, `on_behalf_of`: who
-    acts for whom, by the policy.
+    acts for whom, by the policy. `unredacted`: somebody asked for the arguments with all secrets in them.
     """
 
     call: str
@@ -109,6 +109,7 @@ class McpCall(Event, frozen=True, kw_only=True, tag="mcp.call"):
     modern: bool = False
     arguments: bytes = b""
     omitted_bytes: int = 0
+    unredacted: bool = False
     digest: str = ""
     tool_call: str = ""
     joined: McpJoin = ""

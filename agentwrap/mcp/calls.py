@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from hashlib import sha256
+from typing import Literal
 
 from agentwrap.events import Item, McpCall, McpFinding, McpJoined, McpJudged, McpResult, ToolCall
 from agentwrap.events.mcp import McpFindingWhat, McpJoin, McpResultEnding
@@ -11,6 +12,9 @@ from agentwrap.mcp.joining import Joining
 from agentwrap.mcp.listings import Listings, Pinned
 from agentwrap.mcp.rpc import ID_BYTES, TEXT_BYTES, Rpc, id_key, read_members
 from agentwrap.mcp.state import Call, Key, Session
+
+Arguments = Literal["digest", "redacted", "full"]
+"""Only their hash; as they came, with secrets hidden; as they came (so are whole messages)."""
 
 OPEN_MAX = 20_000
 _LATE: frozenset[McpResultEnding] = frozenset({"cancelled", "denied", "expired", "unanswered"})
@@ -25,8 +29,10 @@ _REFUSED: dict[str, McpResultEnding] = {
 class Calls:
     """All calls of a run. `emit` takes what is made, in order."""
 
-    def __init__(self, emit: Callable[[Item], None], pinned: Pinned) -> None:
+    def __init__(self, emit: Callable[[Item], None], pinned: Pinned, arguments: Arguments) -> None:
         self._emit = emit
+        self._kept_bytes = 0 if arguments == "digest" else TEXT_BYTES
+        self._unredacted = arguments == "full"
         self._listings = Listings(emit, pinned)
         self._hellos = Hellos(emit)
         self._joining = Joining()
@@ -101,8 +107,9 @@ class Calls:
             tool=facts.tool,
             id=call.id[:ID_BYTES],
             modern=facts.modern,
-            arguments=arguments[:TEXT_BYTES],
-            omitted_bytes=max(0, len(arguments) - TEXT_BYTES),
+            arguments=arguments[: self._kept_bytes],
+            omitted_bytes=max(0, len(arguments) - self._kept_bytes),
+            unredacted=self._unredacted,
             digest=sha256(arguments).hexdigest(),
             tool_call=tool_call,
             joined=how,

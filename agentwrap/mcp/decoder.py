@@ -20,7 +20,7 @@ from agentwrap.events import (
 from agentwrap.mcp.lines import Line, Lines
 from agentwrap.mcp.listings import Pinned, unpinned
 from agentwrap.mcp.over_http import OverHttp
-from agentwrap.mcp.sessions import Session, Sessions, Told
+from agentwrap.mcp.sessions import Arguments, Session, Sessions, Told
 
 HELD_MAX_BYTES = 192 << 20
 _RECENT_MAX = 256
@@ -43,10 +43,15 @@ class _Stdio:
 
 
 class McpDecoder:
-    """All MCP sessions of one run. `emit` takes what is made, in order."""
+    """All MCP sessions of one run. `emit` takes what is made, in order.
 
-    def __init__(self, emit: Callable[[Item], None], pinned: Pinned = unpinned) -> None:
-        self.sessions = Sessions(emit, pinned)
+    `pinned`: the digest that the policy holds a tool to. `arguments`: what is told of those of calls.
+    """
+
+    def __init__(
+        self, emit: Callable[[Item], None], pinned: Pinned = unpinned, arguments: Arguments = "redacted"
+    ) -> None:
+        self.sessions = Sessions(emit, pinned, arguments)
         self._http = OverHttp(self.sessions)
         self._open: dict[int, _Stdio] = {}
         self._held_bytes = 0

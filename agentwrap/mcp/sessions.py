@@ -4,9 +4,12 @@ The order of a session's rows is the order of these calls. Nothing foreign makes
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
 
 from agentwrap.events import (
     AskAnswered,
+    Body,
+    Content,
     Gap,
     Item,
     McpDecision,
@@ -19,15 +22,16 @@ from agentwrap.events import (
 )
 from agentwrap.events.egress import Decision
 from agentwrap.events.mcp import McpHow, McpResultEnding, McpSessionEnding, McpTransport
-from agentwrap.mcp.calls import Calls
+from agentwrap.mcp.calls import Arguments, Calls
 from agentwrap.mcp.joining import plain
 from agentwrap.mcp.listings import Pinned, unpinned
 from agentwrap.mcp.rpc import ID_BYTES, Rpc, read
 from agentwrap.mcp.state import Call, Session, Told
 from agentwrap.models.bodies import whole
 
-__all__ = ["Session", "Sessions", "Told"]
+__all__ = ["Arguments", "Session", "Sessions", "Told"]
 
+_TAKE_ARGUMENTS = (b"tools/call", b"prompts/get")
 _DECISIONS: dict[str, Decision] = {
     "allow": "allow",
     "approved": "allow",
@@ -44,11 +48,14 @@ _UNRELAYED_MAX = 100
 
 
 class Sessions:
-    """All sessions of a run. `emit` takes what is made, in order."""
+    """All sessions of a run. `emit` takes what is made, in order. `arguments`: what is told of those of calls."""
 
-    def __init__(self, emit: Callable[[Item], None], pinned: Pinned = unpinned) -> None:
+    def __init__(
+        self, emit: Callable[[Item], None], pinned: Pinned = unpinned, arguments: Arguments = "redacted"
+    ) -> None:
         self._emit = emit
-        self._calls = Calls(emit, pinned)
+        self._arguments = arguments
+        self._calls = Calls(emit, pinned, arguments)
         self._count = 0
         self._open: dict[Session, None] = {}
         self._servers: set[bytes] = set()
@@ -142,7 +149,7 @@ class Sessions:
                 passed=ours or not any(one.verdict in _STOPPED for one in judged),
                 exchange=exchange,
                 piece=piece,
-                body=whole(data, self._emit),
+                body=self._body(rpc, data),
             )
         )
         self._notice(session, rpc, data, at_ns, piece)
@@ -154,6 +161,15 @@ class Sessions:
         for one in judged:
             self.judged(session, told, one)
         return told
+
+    def _body(self, rpc: Rpc, data: bytes) -> Body:
+        if self._arguments == "digest" and any(one.method in _TAKE_ARGUMENTS for one in (rpc, *rpc.parts)):
+            return Body(len(data), (), "not-kept")
+        if self._arguments == "full" and data:
+            digest = sha256(data).digest()
+            self._emit(Content(digest, data, "body", plain=True))
+            return Body(len(data), (digest,))
+        return whole(data, self._emit)
 
     def _step(
         self, session: Session, rpc: Rpc, call: Call | None, up: bool, at_ns: int, judged: McpJudged | None, *,

@@ -26,7 +26,13 @@ from agentwrap.recording.redact.streams import texts_of
 from agentwrap.recording.writer import Recorder, SignsNotes
 
 _CLASSES = {layout.kind: (event_class, layout) for event_class, layout in LAYOUTS.items()}
-_DROPPED = {"tool.call": ("arguments",), "tool.result": ("text",)}
+_DROPPED = {
+    "tool.call": ("arguments",),
+    "tool.result": ("text",),
+    "mcp.call": ("arguments",),
+    "mcp.result": ("text",),
+    "mcp.tool": ("description",),
+}
 _OF_FILES = ("before", "after")
 _encode = msgspec.json.Encoder().encode
 
@@ -205,6 +211,7 @@ class _Again:
         self._encoder.states = {}
         try:
             values = {name: self._value(name, row, layout, contents) for name in row.data}
+            values.pop("unredacted", None)
             if self._drop_bodies:
                 _drop(row.kind, values)
             return event_class(at_ns=row.at_ns, span=row.span, pid=row.pid, **values)  # type: ignore[return-value]
@@ -264,5 +271,5 @@ def _drop(kind: str, values: dict[str, Any]) -> None:
     """Leave out what was read out of bodies."""
     for name in _DROPPED.get(kind, ()):
         gone = len(values.pop(name, b""))
-        if kind == "tool.call":
+        if kind in ("tool.call", "mcp.call"):
             values["omitted_bytes"] = values.get("omitted_bytes", 0) + gone

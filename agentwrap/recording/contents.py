@@ -40,7 +40,7 @@ class Contents:
                 self._known[raw] = known._replace(keyed=self._redactor.keyed(data))
             return
         scattered = content.scattered or (texts_of(data) if content.role == "body" or _is_stream(data) else ())
-        clean = self._redactor.clean_scattered(data, scattered)
+        clean = data if content.plain else self._redactor.clean_scattered(data, scattered)
         keyed = self._redactor.keyed(data) if content.role != "body" else known.keyed if known is not None else ""
         stored = Stored(sha256(clean).digest() if clean is not data else raw, clean != data, keyed, bool(scattered))
         if known is not None:

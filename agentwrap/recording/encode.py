@@ -15,6 +15,15 @@ from agentwrap.events import (
     Claim,
     FileState,
     HttpExchange,
+    McpCall,
+    McpDecision,
+    McpEnded,
+    McpFinding,
+    McpHello,
+    McpMessage,
+    McpResult,
+    McpSession,
+    McpTool,
     ModelRequest,
     ModelResponse,
     PolicyLoaded,
@@ -31,19 +40,30 @@ from agentwrap.recording.lists import fold, role_of
 from agentwrap.recording.redact import Redactor
 
 _encode = msgspec.json.Encoder().encode
-_ARGUMENTS = {(RunStart, "command"), (ProcessExec, "argv")}
+_ARGUMENTS = {(RunStart, "command"), (ProcessExec, "argv"), (McpSession, "command")}
 # Rare events whose pairs are looked at, too: `joined` leaves pairs out.
-_ALWAYS = frozenset({RunStart, PolicyLoaded, ModelRequest, ModelResponse, HttpExchange, SessionFile})
+_ALWAYS = frozenset({RunStart, PolicyLoaded, ModelRequest, ModelResponse, HttpExchange, SessionFile, McpSession})
 _HEADERS = frozenset({"headers", "request_headers", "response_headers"})
-_TARGETS = frozenset({(ModelRequest, "path"), (HttpExchange, "path")})
+_TARGETS = frozenset({(ModelRequest, "path"), (HttpExchange, "path"), (McpSession, "url")})
+_OF_SERVERS = (McpSession, McpHello, McpCall, McpResult, McpDecision, McpTool, McpFinding, McpEnded)
+_SELVES = ("protocol", "client_name", "client_version", "server_name", "server_version")
 # Foreign words that a shape-only recording keeps, if they look like names.
 _NAMES = frozenset(
     {
         *((ModelRequest, name) for name in ("method", "model", "encoding")),
         *((ModelResponse, name) for name in ("model", "stop", "retry_after", "encoding", "unknown")),
         *((ToolCall, "name"), (ToolResult, "name"), (HttpExchange, "method")),
+        *((one, "server") for one in _OF_SERVERS),
+        *((one, "method") for one in (McpMessage, McpCall, McpResult, McpDecision)),
+        *((McpTool, "name"), (McpTool, "shadows")),
+        *((McpHello, name) for name in _SELVES),
     }
 )
+# Hashes of what one could guess: a shape-only recording has them under its key.
+_KEYED: dict[type, tuple[str, ...]] = {
+    **dict.fromkeys((McpCall, McpResult, McpDecision), ("digest",)),
+    McpTool: ("digest", "before", "pinned"),
+}
 _ABSENT = {"type": "absent"}
 _CLIPPED_BYTES = 4096
 
@@ -157,7 +177,13 @@ class Encoder:
         """The same event with every foreign byte string cleaned (or, in a shape-only recording, replaced)."""
         event_class = type(event)
         changes: dict[str, Any] = {}
+        if self._shape_only:
+            keyed, digests = self._redactor.keyed, _KEYED.get(event_class, ())
+            changes = {name: keyed(value.encode()) for name in digests if (value := getattr(event, name))}
+        plain = isinstance(event, McpCall) and event.unredacted and not self._shape_only
         for name, _ in layout.foreign:
+            if plain and name == "arguments":
+                continue
             changes[name] = self._cleaner(event_class, name)(getattr(event, name))
         for name, _ in layout.many:
             value = getattr(event, name)
@@ -175,6 +201,8 @@ class Encoder:
     def _cleaner(self, event_class: type[AnyEvent], name: str) -> Callable[[bytes], bytes]:
         redactor = self._redactor
         if self._shape_only:
+            if name == "tool":  # or a resource, which is no name
+                return lambda value: redactor.shape(value) if b":" in value else redactor.shape_of_name(value)
             return redactor.shape_of_name if (event_class, name) in _NAMES else redactor.shape
         if (event_class, name) in _TARGETS:
             return lambda value: redactor.clean(redactor.target(value))
@@ -196,18 +224,24 @@ class Encoder:
         return tuple((left, _clean_loose(right, clean)) for left, right in pairs)
 
 
-def _clip_arguments(event: ToolCall, redactor: Redactor) -> ToolCall:
-    if not event.omitted_bytes:
+def _clip_arguments(event: ToolCall | McpCall, redactor: Redactor) -> ToolCall | McpCall:
+    if not event.omitted_bytes or (isinstance(event, McpCall) and event.unredacted):
         return event
     kept = redactor.cut_tail(event.arguments)
     omitted = event.omitted_bytes + len(event.arguments) - len(kept)
     return msgspec.structs.replace(event, arguments=kept, omitted_bytes=omitted)
 
 
-def _clip_text(event: ToolResult, redactor: Redactor) -> ToolResult:
+def _clip_text(event: ToolResult | McpResult, redactor: Redactor) -> ToolResult | McpResult:
     if event.size <= len(event.text) or len(event.text) < _CLIPPED_BYTES:
         return event
     return msgspec.structs.replace(event, text=redactor.cut_tail(event.text))
+
+
+def _clip_description(event: McpTool, redactor: Redactor) -> McpTool:
+    if len(event.description) < _CLIPPED_BYTES:
+        return event
+    return msgspec.structs.replace(event, description=redactor.cut_tail(event.description))
 
 
 def _clip_data(event: Claim, redactor: Redactor) -> Claim:
@@ -221,6 +255,9 @@ def _clip_data(event: Claim, redactor: Redactor) -> Claim:
 _CLIPPED: dict[type, Callable[[Any, Redactor], Any]] = {
     ToolCall: _clip_arguments,
     ToolResult: _clip_text,
+    McpCall: _clip_arguments,
+    McpResult: _clip_text,
+    McpTool: _clip_description,
     Claim: _clip_data,
 }
 
