@@ -2,7 +2,7 @@
 
 SERVERS: {"servers": {name: [words]}, "gated": bool, "root": name, "relay": bool, "policy": [name]}. A server is
 matched where its words are the last ones of an exec. LOG gets one JSON line for each session when it is over, and one
-at the end: how many descriptors the relay has then. LOG.over is a fifo that ends when LOG is complete.
+at the end: how many descriptors the relay has then.
 """
 
 import json
@@ -132,18 +132,20 @@ def main() -> None:
 
     settings, log = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    over = Path(f"{log}.over")
-    if not over.exists():
-        os.mkfifo(over)
-    if os.fork() == 0:
+    relaying = os.fork()
+    if relaying == 0:
         ours.close()
         for fd in (0, 1, 2):
             os.dup2(os.open("/dev/null", os.O_RDWR), fd)
-        os.setsid()
         relay(theirs, log)
-        with over.open("wb"):
-            os._exit(0)  # whoever wants to read what we wrote waits for this
+        os._exit(0)
     theirs.close()
+    running = os.fork()
+    if running:
+        ours.close()
+        status = os.waitstatus_to_exitcode(os.waitpid(running, 0)[1])
+        os.waitpid(relaying, 0)
+        os._exit(status if status >= 0 else 128 - status)
     made = following._settings
 
     def with_servers(one: following.Following) -> Any:

@@ -85,7 +85,7 @@ def odd_pipes(words: list[str]) -> dict[str, Any]:
 
 def to_a_file(words: list[str]) -> dict[str, Any]:
     """No session: nothing is touched."""
-    path = FOLDER / "out"
+    path = FOLDER / f"out-{os.getuid()}"
     with open(path, "wb") as file:
         status = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=file, check=False).returncode
     first, _, rest = path.read_text().partition("\n")
