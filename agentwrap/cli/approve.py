@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 def command(output: Output, id: str, answer: "Answer", reason: str, approver: str | None) -> int:  # noqa: A002
     """Allow what waits under ID, as `agentwrap pending` lists it.
 
-    The first answer counts. `--always` adds the host to `network.allow` of your own policy, and is refused where that
+    The first answer counts. A call of an MCP server is allowed with the arguments that are shown and no others; `--run`
+    is for calls of the same tool with the same arguments. Where the policy says `approvals = { self = "deny" }`, whom
+    the agent acts for cannot allow it.
+
+    `--always` is for connections: it adds the host to `network.allow` of your own policy, and is refused where that
     would not allow it in later runs: then it says what would.
     """
     from agentwrap.cli import asking
@@ -44,6 +48,8 @@ def _always(output: Output, shown: str, approver: str, reason: str) -> int:
         # Whoever answered it already is known to the run.
         asking.tell(output, target, asking.give(target, "once", approver, reason), {})
         return 0
+    if "always" not in target.waiting.offers:
+        raise asking.not_offered(target, "always")
     with permitting.prepared(output.env, target.run.facts, target.waiting.question, target.shown) as change:
         given = asking.give(target, "always", approver, reason)
         change.put()

@@ -130,9 +130,13 @@ def _failed(target: Target, answer: Answer, failure: Failure) -> AgentwrapError:
         return refused(failure.why)
     if failure.kind == "unknown":
         return nothing_called(target.shown, [target.run])
+    if failure.kind == "oneself":
+        return AgentwrapError(
+            "refused", f"`{target.shown}` is not yours to allow", evidence=failure.why,
+            hint="it still waits for somebody else; `agentwrap deny` is open to you", exit_status=EXIT_FINDING,
+        )  # fmt: skip
     if failure.kind == "not-offered":
-        return AgentwrapError("refused", f"`{target.shown}` cannot be answered with `{answer}`",
-                              hint=f"agentwrap approve {target.shown} --once")  # fmt: skip
+        return not_offered(target, answer)
     if failure.kind == "answered" and given is not None:
         return AgentwrapError(
             "refused", f"`{target.shown}` is answered already: {OUTCOMES[given.outcome]}",
@@ -141,6 +145,12 @@ def _failed(target: Target, answer: Answer, failure: Failure) -> AgentwrapError:
         )  # fmt: skip
     return AgentwrapError("busy", "the answer does not count", evidence=failure.why or failure.kind,
                           exit_status=EXIT_FINDING)  # fmt: skip
+
+
+def not_offered(target: Target, answer: Answer) -> AgentwrapError:
+    """The error for an answer that there is not for this question."""
+    hint = f"agentwrap approve {target.shown} --once"
+    return AgentwrapError("refused", f"`{target.shown}` cannot be answered with `{answer}`", hint=hint)
 
 
 def by_whom(given: Given) -> str:

@@ -14,7 +14,8 @@ from agentwrap.cli.output import Output, common_options, pass_output
 def command(output: Output, id: str, reason: str, approver: str | None) -> int:  # noqa: A002 - the argument's name
     """Deny the question ID, as `agentwrap pending` lists it.
 
-    What was denied is not asked again for half a minute.
+    A connection that was denied is not asked again for half a minute. A call that was denied never reaches its server;
+    the model is told so, with the reason.
     """
     from agentwrap.cli import asking
 

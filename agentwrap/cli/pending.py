@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentwrap.cli.asking import Run
 
 _POLL_S = 0.5
+_ARGUMENT_COLUMNS = 2000
 
 
 @click.command(epilog="Exit status: 0, also where nothing waits.")
@@ -22,7 +23,8 @@ _POLL_S = 0.5
 def command(output: Output, follow: bool) -> int:
     """List what waits for a human: the question, who asks, and how long it still waits.
 
-    A run asks where its policy says `mode = "ask"` and no rule allows a connection. Answer with `agentwrap approve ID`
+    A run asks where its policy says `mode = "ask"` and no rule allows a connection, and where a rule about MCP says
+    `decision = "approve"`: then the arguments of the call are shown, too. Answer with `agentwrap approve ID`
     or `agentwrap deny ID`, from any terminal outside of the run. What nobody answers is denied.
     """
     from agentwrap.cli import asking
@@ -71,7 +73,9 @@ def _show(output: Output, run: "Run", one: "Waiting") -> None:
     left = text.duration(max(0, one.until_ns - run.now_ns))
     shown = public_id(one.ask, run.facts.run)
     output.line([(f"{shown:<9}", "name"), (one.question, ""), (f"  {left} left", "dim")])
-    details = [("asked by", one.who), ("in", run.facts.command), *one.bound]
+    acting = " by ".join(filter(None, (one.on_behalf_of, one.agent and f"agent {one.agent}")))
+    arguments = text.clip(one.arguments, _ARGUMENT_COLUMNS)
+    details = [("asked by", one.who), ("in", run.facts.command), ("for", acting), ("with", arguments), *one.bound]
     for name, value in details:
         if value:
             output.line([(f"{'':9}{name:<9}", "dim"), (value, "")])
@@ -86,6 +90,9 @@ def _object(run: "Run", one: "Waiting") -> dict[str, object]:
         "ask": one.ask,
         "question": one.question,
         "who": one.who,
+        "agent": one.agent,
+        "on_behalf_of": one.on_behalf_of,
+        "arguments": one.arguments,
         "bound": dict(one.bound),
         "answers": list(one.offers),
         "waited_ns": max(0, run.now_ns - one.since_ns),

@@ -13,11 +13,13 @@ from policy_texts import PLACES
 
 from agentwrap.approvals import client, desk
 from agentwrap.approvals.messages import AskPending, Failure, GiveAnswer, Pending, Taken
-from agentwrap.events import ActDenied, AskAnswered, AskWaiting, Item
+from agentwrap.events import ActDenied, AskAnswered, AskWaiting, Item, McpFinding
 from agentwrap.policy.document import load
 from agentwrap.policy.layers import Layer
 
 POLICY = load(b'version = 1\nname = "t"\nmode = "ask"\n', "t.toml", PLACES, {})
+ACTING = b'version = 1\nname = "t"\nmode = "enforce"\nagent = "bot"\non_behalf_of = "Dana"\n'
+STRICT = ACTING + b'approvals = { self = "deny" }\n'
 TRY = """import sys; from pathlib import Path; from agentwrap.approvals import client, messages
 for _ in range(int(sys.argv[2])): print(type(client.ask(Path(sys.argv[1]), messages.AskPending())).__name__)
 """
@@ -26,7 +28,7 @@ for _ in range(int(sys.argv[2])): print(type(client.ask(Path(sys.argv[1]), messa
 class Run:
     """A run's side. `log` has what was recorded and what the gateway was told, in order."""
 
-    def __init__(self, state: Path, roots: tuple[int, ...] = ()) -> None:
+    def __init__(self, state: Path, roots: tuple[int, ...] = (), *, policy: bytes = ACTING) -> None:
         self.log: list[Item | bytes] = []
         self.said: list[str] = []
         self.now = 1_000
@@ -45,6 +47,7 @@ class Run:
             record=self.record,
             tell=self.tell,
             say=self.said.append,
+            layers=[Layer("user", load(policy, "t.toml", PLACES, {}))],
         )
         self.path = next(iter(client.paths(env, state)), Path("/none"))
 
@@ -232,3 +235,131 @@ def test_nothing_is_said_where_the_agent_draws() -> None:
     finally:
         os.waitpid(pid, 0)
         os.close(ours)
+
+
+# Calls of MCP servers
+
+
+MERGE = b'{"branch":"main","note":"\x1b[2J"}'
+
+
+def call(ask: str = "r1", digest: str = "d1", until_ns: int = 10**15, *, tool: bytes = b"merge") -> AskWaiting:
+    return AskWaiting(
+        at_ns=1_000, pid=os.getpid(), span="p1", ask=ask, question=b"call merge of github", until_ns=until_ns,
+        server=b"github", tool=tool, digest=digest, arguments=MERGE, agent=b"bot", on_behalf_of=b"Dana",
+    )  # fmt: skip
+
+
+def answers(run: Run) -> list[tuple[str, str, bytes]]:
+    return [(one.ask, one.answer, one.approver) for one in run.log if isinstance(one, AskAnswered)]
+
+
+def test_a_call_is_shown_with_its_arguments_and_for_whom(run: Run) -> None:
+    run.desk.hear([call()])
+    listed = client.ask(run.path, AskPending())
+    assert isinstance(listed, Pending)
+    (waiting,) = listed.waiting
+    assert waiting.arguments == '{"branch":"main","note":"\\x1b[2J"}'
+    assert (waiting.agent, waiting.on_behalf_of) == ("bot", "Dana")
+    assert waiting.bound == (("server", "github"), ("tool", "merge"), ("SHA-256", "d1"))
+    assert waiting.offers == ("once", "run", "deny")
+    refused = client.ask(run.path, GiveAnswer("r1", "always", "lee"))
+    assert isinstance(refused, Failure)
+    assert refused.kind == "not-offered"
+
+
+def test_once_is_once(run: Run) -> None:
+    run.desk.hear([call("r1")])
+    assert isinstance(client.ask(run.path, GiveAnswer("r1", "once", "lee")), Taken)
+    run.desk.hear([call("r2")])
+    assert run.log[-1] == b"Yr1 once"
+    second = client.ask(run.path, GiveAnswer("r1", "once", "kim"))
+    assert isinstance(second, Failure)
+    assert second.given is not None
+    assert (second.kind, second.given.approver) == ("answered", "lee")
+    listed = client.ask(run.path, AskPending())
+    assert isinstance(listed, Pending)
+    assert [one.ask for one in listed.waiting] == ["r2"]
+
+
+def test_for_the_run_is_for_the_same_arguments_and_each_call_has_its_own_answer(run: Run) -> None:
+    run.desk.hear([call("r1")])
+    assert isinstance(client.ask(run.path, GiveAnswer("r1", "run", "lee", "fine")), Taken)
+    run.desk.hear([call("r2"), call("r3", digest="other"), call("r4", tool=b"delete")])
+    assert answers(run) == [("r1", "run", b"lee"), ("r2", "once", b"lee")]
+    again = [one for one in run.log if isinstance(one, AskAnswered)][1]
+    assert (again.uid, again.reason) == (os.getuid(), b"allowed for the run as r1: fine")
+    assert run.log[-1] == b"Yr2 once"
+
+
+def test_what_could_not_be_recorded_is_not_allowed_for_the_run(run: Run) -> None:
+    run.desk.hear([call("r1")])
+    run.full = True
+    assert isinstance(client.ask(run.path, GiveAnswer("r1", "run", "lee")), Failure)
+    run.full = False
+    run.desk.hear([call("r2")])
+    assert [one for one in run.log if isinstance(one, bytes)] == [b"Yr1 deny"]
+
+
+def test_a_call_that_its_client_gave_up_cannot_be_answered(run: Run) -> None:
+    run.desk.hear([call()])
+    run.desk.hear([AskAnswered(at_ns=2_000, ask="r1", answer="withdrawn")])
+    assert isinstance(client.ask(run.path, GiveAnswer("r1", "once", "lee")), Failure)
+    assert run.log == []
+
+
+@pytest.mark.parametrize("approver", ["Dana", " dANA ", "BOT", "\uff24ana"])
+def test_who_approves_for_themselves_is_told_with_the_answer(run: Run, approver: str) -> None:
+    run.desk.hear([call()])
+    assert isinstance(client.ask(run.path, GiveAnswer("r1", "once", approver)), Taken)
+    answered, finding, line = run.log
+    assert isinstance(answered, AskAnswered)
+    assert isinstance(finding, McpFinding)
+    assert (finding.what, finding.server, finding.tool, finding.span) == ("self-approval", b"github", b"merge", "p1")
+    assert finding.detail.startswith(b"r1 allowed: approved by")
+    assert line == b"Yr1 once"
+
+
+def test_somebody_elses_word_and_a_denial_are_no_self_approval(run: Run) -> None:
+    run.desk.hear([call("r1"), call("r2")])
+    assert isinstance(client.ask(run.path, GiveAnswer("r1", "once", "lee")), Taken)
+    assert isinstance(client.ask(run.path, GiveAnswer("r2", "deny", "dana")), Taken)
+    assert not any(isinstance(one, McpFinding) for one in run.log)
+
+
+def test_where_the_policy_says_so_nobody_approves_for_themselves(tmp_path: Path) -> None:
+    run = Run(tmp_path, policy=STRICT)
+    try:
+        run.desk.hear([call()])
+        for _ in range(2):
+            refused = client.ask(run.path, GiveAnswer("r1", "once", "dana"))
+            assert isinstance(refused, Failure)
+            assert refused.kind == "oneself"
+        assert [one.detail.partition(b":")[0] for one in run.log if isinstance(one, McpFinding)] == [b"r1 refused"]
+        assert isinstance(client.ask(run.path, GiveAnswer("r1", "once", "lee")), Taken)
+        assert run.log[-1] == b"Yr1 once"
+        # Connections, too: the gateway does not say for whom they are.
+        run.ask("a1")
+        refused = client.ask(run.path, GiveAnswer("a1", "once", "dana"))
+        assert isinstance(refused, Failure)
+        assert isinstance(client.ask(run.path, GiveAnswer("a1", "deny", "dana")), Taken)
+    finally:
+        run.desk.close()
+
+
+def test_where_nobody_can_be_asked_a_call_is_refused_at_once(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    run = Run(blocked)
+    run.desk.hear([call()])
+    assert [one.answer for one in run.log if isinstance(one, AskAnswered)] == ["unattended"]
+    assert run.log[-1] == b"Yr1 deny"
+
+
+def test_lines_go_to_whoever_asked() -> None:
+    told: list[tuple[str, bytes]] = []
+    tell = desk.route(lambda line: told.append(("gateway", line)), lambda line: told.append(("relay", line)))
+    tell(b"Yr1 once")
+    tell(b"Ya1 deny")
+    desk.route(None, None)(b"Yr1 once")
+    assert told == [("relay", b"Yr1 once"), ("gateway", b"Ya1 deny")]

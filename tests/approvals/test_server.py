@@ -191,7 +191,7 @@ def test_a_process_of_the_run_cannot_answer(served: Served, daemonised: bool) ->
         [sys.executable, "-c", code, served.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     served.roots = {tracer.pid}
-    told, _ = tracer.communicate("\n", timeout=30)
+    told, _ = tracer.communicate("\n", timeout=300)
     assert tracer.returncode == 0
     assert told.startswith("Failure a process of the run may not answer for a human")
     assert served.answers == []
@@ -247,7 +247,7 @@ def test_a_connection_left_behind_by_a_process_that_ended_is_nobodys(served: Ser
         go_on.set()
         first.sendall(encode(AskPending()))
         assert b'"pending"' in rest_of(first)
-    told, _ = other.communicate(timeout=30)
+    told, _ = other.communicate(timeout=300)
     assert '"not-allowed"' in told
     assert "gone" in told
     assert served.answers == []

@@ -43,7 +43,7 @@ for one in msgspec.json.decode(sys.argv[2], type=list[registry.Waiting]):
 where = folder.prepare(os.environ, Path(os.environ["XDG_STATE_HOME"]) / "agentwrap")
 ended = []
 one = server.ControlServer(where / facts.run, known, lambda pid: False, ended.append,
-    facts=facts, now=lambda: int(sys.argv[3]))
+    facts=facts, now=lambda: int(sys.argv[3]), objection=lambda waiting, answer, uid: sys.argv[4])
 one.start()
 print("ready", flush=True)
 sys.stdin.read()
@@ -63,10 +63,13 @@ class Runs:
     def __init__(self) -> None:
         self.live: dict[str, subprocess.Popen[str]] = {}
 
-    def start(self, run: str, *questions: Waiting, now_s: int = 10, layers: tuple[LayerText, ...] = ()) -> None:
+    def start(
+        self, run: str, *questions: Waiting, now_s: int = 10, layers: tuple[LayerText, ...] = (), objection: str = ""
+    ) -> None:
         facts = RunFacts(run, f"agent {run}", f"/r/{run}.agentlog", os.getcwd(), "ask", layers)
         process = subprocess.Popen(
-            [sys.executable, "-c", RUN, msgspec.json.encode(facts), msgspec.json.encode(questions), str(now_s * S)],
+            [sys.executable, "-c", RUN, msgspec.json.encode(facts), msgspec.json.encode(questions), str(now_s * S),
+             objection],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert process.stdout is not None
@@ -75,7 +78,7 @@ class Runs:
 
     def told(self, run: str) -> list[str]:
         """Ends the run and tells what it heard."""
-        out, _ = self.live.pop(run).communicate(timeout=30)
+        out, _ = self.live.pop(run).communicate(timeout=300)
         return out.splitlines()
 
 
@@ -129,6 +132,40 @@ def test_all_runs_are_listed_with_who_asks_and_the_time_left(runs: Runs, invoke:
     assert first["answers"] == ["once", "run", "always", "deny"]
     runs.told("3f2a0001")
     assert invoke("pending")[1] == "nothing is waiting (1 run could ask)\n"
+
+
+def test_a_call_of_a_server_is_shown_with_its_arguments_and_for_whom(runs: Runs, invoke: Invoke) -> None:
+    call = Waiting(
+        "r1", "call merge of github", "claude (4)", 0, 300 * S, (("server", "github"), ("SHA-256", "ab")),
+        ("once", "run", "deny"), "bot", "dana", '{"branch":"main","x":"\x1b[2J"}' + " " * 5000,
+    )  # fmt: skip
+    runs.start("3f2a0001", call)
+    _, out, _ = invoke("pending")
+    for line in (
+        "r1-3f2a  call merge of github", "for      dana by agent bot", 'with     {"branch":"main","x":"\\x1b[2J"}',
+        "server   github", "SHA-256  ab",
+    ):  # fmt: skip
+        assert line in out
+    assert len(out) < 3000
+    first = json.loads(invoke("pending", "--json")[1])["waiting"][0]
+    assert (first["agent"], first["on_behalf_of"], first["answers"]) == ("bot", "dana", ["once", "run", "deny"])
+    status, _, err = invoke("approve", "r1", "--always")
+    assert status == 2
+    assert "cannot be answered with `always`" in err
+    assert invoke("approve", "r1", "--approver", "lee")[0] == 0
+    status, _, err = invoke("approve", "r1", "--approver", "kim")
+    assert status == 1
+    assert "by lee" in err
+    assert runs.told("3f2a0001") == ["r1 once lee "]
+
+
+def test_who_the_agent_acts_for_is_told_that_it_waits_for_somebody_else(runs: Runs, invoke: Invoke) -> None:
+    runs.start("3f2a0001", waiting("r1"), objection="the agent acts for dana")
+    status, _, err = invoke("approve", "r1", "--approver", "dana")
+    assert status == 1
+    assert "`r1-3f2a` is not yours to allow" in err
+    assert "the agent acts for dana" in err
+    assert "r1-3f2a" in invoke("pending")[1]
 
 
 def test_a_dead_run_is_not_listed(runs: Runs, invoke: Invoke, tmp_path: Path) -> None:
@@ -389,7 +426,7 @@ def test_two_who_write_at_once_both_get_their_line(runs: Runs, invoke: Invoke) -
         )
         for n in range(6)
     ]  # fmt: skip
-    assert [(writer.communicate(timeout=60)[1], writer.returncode) for writer in writers] == [(b"", 0)] * 6
+    assert [(writer.communicate(timeout=300)[1], writer.returncode) for writer in writers] == [(b"", 0)] * 6
     allowed = tomllib.loads(policy_file().read_text())["network"]["allow"]
     assert sorted(allowed) == [f"host{n}.example:443" for n in range(6)]
 
