@@ -22,8 +22,6 @@ _WORDS: dict[str, Answered] = {
     "once": "once", "run": "run", "always": "always", "deny": "deny", "expired": "expired"
 }  # fmt: skip
 
-Grant = tuple[bytes, bool, bytes, bytes, str]
-
 
 class Telling(Protocol):
     """Who takes what is told."""
@@ -43,7 +41,6 @@ class Held(msgspec.Struct):
     line: int
     data: bytes
     verdict: Verdict
-    grant: Grant
     progress: "Callable[[Held], None]"
     settle: "Callable[[Held, Answered], None]"
     ask: str = ""
@@ -62,11 +59,6 @@ class Asks:
         self._unattended = unattended
         self._count = self._bytes = 0
         self._waiting: dict[str, Held] = {}
-        self._granted: set[Grant] = set()
-
-    def granted(self, grant: Grant) -> bool:
-        """Whether a human has allowed exactly this for the rest of the run."""
-        return grant in self._granted
 
     def begin(self, held: Held) -> str:
         """It is to wait; why it may not, empty if it does. It has its id now."""
@@ -82,13 +74,11 @@ class Asks:
         held._next = time.monotonic()
         return ""
 
-    def put_to_human(self, held: Held, span: str, pid: int, question: bytes) -> None:
-        """Ask, and tell the sender that it waits."""
+    def put_to_human(self, held: Held, asking: "Callable[[int, int], AskWaiting]") -> None:
+        """Ask, and tell the sender that it waits. `asking`: the question, from and until when (ns of the run)."""
         held.asked = True
-        until = self._now() + int(self._wait_s * 1e9)
-        self._link.put(
-            AskWaiting(at_ns=self._now(), span=span, pid=pid, ask=held.ask, question=question, until_ns=until)
-        )
+        now = self._now()
+        self._link.put(asking(now, now + int(self._wait_s * 1e9)))
         self.tick()
 
     def answered(self, ask: str, answer: str) -> None:
@@ -97,8 +87,6 @@ class Asks:
         if held is None or answer not in _WORDS:
             return
         self._remove(held)
-        if answer in ("run", "always"):
-            self._granted.add(held.grant)
         held.settle(held, _WORDS[answer])
 
     def withdraw(self, held: Held, reason: bytes) -> None:
@@ -106,7 +94,7 @@ class Asks:
         if held.ask in self._waiting:
             self._remove(held)
             if held.asked:
-                self._give_up(held, reason)
+                self._link.put(AskAnswered(at_ns=self._now(), ask=held.ask, answer="withdrawn", reason=reason))
 
     def due_s(self) -> float | None:
         """After how many seconds `tick` has something to do."""
@@ -119,15 +107,12 @@ class Asks:
         for held in [one for one in self._waiting.values() if one.asked]:
             if now >= held._until:
                 self._remove(held)
-                self._give_up(held, b"")
+                self._link.put(AskAnswered(at_ns=self._now(), ask=held.ask, answer="expired"))
                 held.settle(held, "expired")
             elif now >= held._next:
                 held._next = now + _PROGRESS_S
                 held.count += 1
                 held.progress(held)
-
-    def _give_up(self, held: Held, reason: bytes) -> None:
-        self._link.put(AskAnswered(at_ns=self._now(), ask=held.ask, answer="expired", reason=reason))
 
     def _remove(self, held: Held) -> None:
         del self._waiting[held.ask]

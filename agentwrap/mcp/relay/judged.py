@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from agentwrap.events import McpBytes, McpJudged, McpSaid
+from agentwrap.events import AskWaiting, McpBytes, McpJudged, McpSaid
 from agentwrap.events.mcp_news import McpVerdict
 from agentwrap.mcp.framing import Lines
 from agentwrap.mcp.gate import Gate, Verdict
@@ -43,7 +43,6 @@ class About(msgspec.Struct, frozen=True):
     number: int
     span: str
     pid: int
-    server: bytes
     up: Way
     down: Way
     now: Callable[[], int]
@@ -53,8 +52,9 @@ class About(msgspec.Struct, frozen=True):
 class _Act(msgspec.Struct):
     """What is to be done about one line."""
 
-    kind: Literal["pass", "answer", "hold", "drop"]
-    data: bytes = b""
+    kind: Literal["pass", "refuse", "hold", "drop"]
+    data: bytes = b""  # what passes, or what the sender is answered
+    instead: bytes = b""
     held: Held | None = None
 
 
@@ -109,10 +109,11 @@ class Judged:
         for act in acts:
             if act.kind == "pass":
                 passing.append(act.data)
-            elif act.kind == "answer":
+            elif act.kind == "refuse":
                 # In its place: what came before it has gone on by now.
                 self._pass(way, passing)
                 self._say(self._other(way), act.data)
+                self._say(way, act.instead)
             elif act.held is not None and not act.held.gone:
                 self._ask(act.held)
         self._pass(way, passing)
@@ -133,71 +134,46 @@ class Judged:
         verdicts = self._gate.judge(message, up=way.up)
         if len(verdicts) == 1:
             return self._judge_one(way, number, line, verdicts[0])
-        if all(self._passes(way, verdict) for verdict in verdicts):
-            for verdict in verdicts:
+        refused = any(verdict.decision in ("deny", "hold") for verdict in verdicts)
+        for verdict in verdicts:
+            if refused:
+                self._tell(way.up, number, verdict, "deny")
+            else:
                 self._tell_passing(way, number, verdict)
-            return _Act("pass", line)
-        return self._refuse_batch(way, number, verdicts)
+        return _Act("refuse", verdicts[0].answer) if refused else _Act("pass", line)
 
     def _judge_one(self, way: Way, number: int, line: bytes, verdict: Verdict) -> _Act:
         if verdict.cancels and (held := self._waiting(way.up, verdict.cancels)) is not None:
             self._withdraw(held, b"the sender cancelled it")
             self._tell(way.up, number, msgspec.structs.replace(verdict, rule=held.verdict.rule), "cancelled")
             return _Act("drop")
-        if self._passes(way, verdict):
-            self._tell_passing(way, number, verdict)
-            return _Act("pass", line)
         if verdict.decision == "deny":
             self._tell(way.up, number, verdict, "deny")
-            return _Act("answer", verdict.answer)
-        held = Held(
-            up=way.up, line=number, data=line, verdict=verdict, grant=self._grant(way, verdict),
-            progress=self._progress, settle=self._settle,
-        )  # fmt: skip
+            return _Act("refuse", verdict.answer, verdict.instead)
+        if verdict.decision != "hold":
+            self._tell_passing(way, number, verdict)
+            return _Act("pass", line)
+        held = Held(way.up, number, line, verdict, self._progress, self._settle)
         if refusal := self._asks.begin(held).encode():
             self._tell(way.up, number, _because(verdict, refusal), "deny")
-            return _Act("answer", self._gate.refused(verdict, refusal))
+            return _Act("refuse", self._gate.refused(verdict, refusal))
         self._held.append(held)
         self._tell(way.up, number, verdict, "hold", held.ask)
         return _Act("hold", held=held)
 
-    def _refuse_batch(self, way: Way, number: int, verdicts: tuple[Verdict, ...]) -> _Act:
-        """It goes on whole or not at all, and nobody is asked about a part of it."""
-        answers = []
-        for verdict in verdicts:
-            if verdict.decision == "deny":
-                self._tell(way.up, number, verdict, "deny")
-                answers.append(verdict.answer)
-                continue
-            why = b"a batch goes on whole or not at all"
-            if verdict.decision == "hold":
-                why = b"nobody is asked about a message in a batch"
-            self._tell(way.up, number, _because(verdict, why), "deny")
-            if verdict.id and verdict.method:
-                answers.append(self._gate.refused(verdict, why))
-        given = [answer.strip() for answer in answers if answer]
-        return _Act("answer", b"[" + b",".join(given) + b"]" if given else b"")
-
-    def _passes(self, way: Way, verdict: Verdict) -> bool:
-        if verdict.decision == "hold":
-            return self._asks.granted(self._grant(way, verdict))
-        return verdict.decision in ("pass", "would-deny")
-
-    def _grant(self, way: Way, verdict: Verdict) -> tuple[bytes, bool, bytes, bytes, str]:
-        return self._about.server, way.up, verdict.method, verdict.tool, verdict.digest
-
     def _tell_passing(self, way: Way, number: int, verdict: Verdict) -> None:
         if verdict.decision == "would-deny":
             self._tell(way.up, number, verdict, "would-deny")
-        elif verdict.decision == "hold":
-            self._tell(way.up, number, _because(verdict, b"a human allowed it for this run"), "allow")
         elif verdict.ruled:
             self._tell(way.up, number, verdict, "allow")
 
     def _ask(self, held: Held) -> None:
-        about, verdict = self._about, held.verdict
-        question = verdict.question or b"%s %s of %s" % (verdict.method, verdict.tool, about.server)
-        self._asks.put_to_human(held, about.span, about.pid, question)
+        about = self._about
+
+        def asking(at_ns: int, until_ns: int) -> AskWaiting:
+            return self._gate.asking(held.verdict, held.ask, at_ns, until_ns, span=about.span, pid=about.pid)
+
+        self._asks.put_to_human(held, asking)
 
     def _progress(self, held: Held) -> None:
         self._say(self._other(self._way(held.up)), self._gate.progress(held.verdict, held.count, _WAITS))
@@ -248,7 +224,7 @@ class Judged:
             McpJudged(
                 session=self._about.number, at_ns=self._about.now(), up=up, line=line, part=verdict.part, verdict=what,
                 rule=verdict.rule, why=verdict.why, change=verdict.change, method=verdict.method, tool=verdict.tool,
-                digest=verdict.digest, ask=ask,
+                digest=verdict.digest, ask=ask, agent=self._gate.agent, on_behalf_of=self._gate.on_behalf_of,
             )
         )  # fmt: skip
 

@@ -90,6 +90,7 @@ class Relay:
         self._poller = Poller()
         self._link = Link(supervisor)
         self._asks = Asks(self._link, self._now, settings.ask_timeout_s, unattended=settings.unattended)
+        self._gates: dict[bytes, Gate] = {}
         self._sessions: dict[int, Session] = {}
         self._ending: dict[int, float] = {}  # sessions whose server's end is waited for, and until when
         self._count = 0
@@ -168,7 +169,9 @@ class Relay:
         self._count += 1
         session = Session(self._count, taken, ends, watch=self._poller, link=self._link, now=self._now)
         if self._settings.layers:
-            gate = Gate(self._settings.layers, taken.server)
+            gate = self._gates.get(taken.server)
+            if gate is None:
+                gate = self._gates[taken.server] = Gate(self._settings.layers, taken.server)
             if gate.reads(up=True) or gate.reads(up=False):
                 session.judge(gate, self._asks)
         self._sessions[self._count] = session

@@ -27,7 +27,7 @@ class Session:
     def __init__(
         self, number: int, taken: Taken, ends: Ends, *, watch: Watch, link: Link, now: Callable[[], int]
     ) -> None:
-        self.number, self.span, self.pid, self.server = number, taken.span, taken.pid, taken.server
+        self.number, self.span, self.pid = number, taken.span, taken.pid
         self._link, self._now = link, now
         self._watch = watch
         self._process = _process(taken.pid)
@@ -86,7 +86,7 @@ class Session:
         """What the gate reads goes on by its word only. To be called before anything is read."""
         from agentwrap.mcp.relay.judged import About, Judged
 
-        about = About(self.number, self.span, self.pid, self.server, self.up, self.down, self._now, self._too_long)
+        about = About(self.number, self.span, self.pid, self.up, self.down, self._now, self._too_long)
         self.judged = Judged(about, gate, asks, self._link)
 
     def _too_long(self) -> None:

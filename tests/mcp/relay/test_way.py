@@ -108,7 +108,7 @@ def ran(
         for up in (True, False)
     }
     if gate is not None:
-        about = About(1, "p1", 1, b"files", ways[True], ways[False], lambda: 0, lambda: None)
+        about = About(1, "p1", 1, ways[True], ways[False], lambda: 0, lambda: None)
         judged.append(Judged(about, gate((), b"files"), Asks(news, lambda: 0, 9.0, unattended=True), news))
     turn = 0
     while watch.turn(order[turn % len(order)]):
