@@ -19,7 +19,10 @@ from agentwrap.policy.document import MAX_BYTES, load
 from agentwrap.policy.flags import Given, flags_policy
 from agentwrap.policy.layers import Layer, Name
 from agentwrap.policy.paths import Places
+from agentwrap.policy.rules import Policy
 from agentwrap.recording import places as where
+
+_ENV = "env:"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -62,7 +65,26 @@ def gather(ours: Mapping[str, str], agents: Mapping[str, str], cwd: Path, wish: 
 def _layer(ours: Mapping[str, str], source: Source, places: Places, configs: Mapping[str, tuple[str, ...]]) -> Layer:
     policy = load(source.data, source.shown, places, configs)
     trusted = source.name != "project" or trust.is_trusted(ours, source.path, source.data)
+    if trusted and policy.on_behalf_of.startswith(_ENV):
+        policy = msgspec.structs.replace(policy, on_behalf_of=_named(ours, policy))
     return Layer(source.name, policy, trusted=trusted)
+
+
+def _named(ours: Mapping[str, str], policy: Policy) -> str:
+    """Whom `env:NAME` names here. Raises AgentwrapError where it names nobody: all calls would be nobody's."""
+    variable = policy.on_behalf_of.removeprefix(_ENV)
+    found = ours.get(variable, "").strip()
+    if not found and variable in ("USER", "LOGNAME"):  # containers often have neither
+        from agentwrap.cli.asking import default_approver
+
+        found = default_approver(ours)
+    if not found:
+        told = f"{policy.file}: {policy.on_behalf_of}"
+        raise AgentwrapError(
+            "usage", f"`on_behalf_of` names nobody: {variable} is not set", evidence=told,
+            hint=f"{variable}=NAME agentwrap ..., or on_behalf_of = a name",
+        )  # fmt: skip
+    return found
 
 
 def _sources(ours: Mapping[str, str], cwd: Path, given: str | None) -> list[Source]:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from agentwrap.approvals.oneself import account
 from agentwrap.cli import policy_files, presets, trust
 from agentwrap.cli.layers import Wish, gather, run_places
 from agentwrap.cli.policy_files import project_file
 from agentwrap.errors import AgentwrapError
 from agentwrap.policy.decide import decide
 from agentwrap.policy.flags import Given
-from agentwrap.policy.layers import Layer, decide_layers
+from agentwrap.policy.layers import Layer, attribution, decide_layers
 from agentwrap.policy.loaded import loaded_event
 from agentwrap.policy.questions import Connect, Read, Unix, Write
 
@@ -182,3 +183,29 @@ def test_a_path_with_a_line_break_is_not_trusted(here: Here) -> None:
     odd = here.write(here.project / "a\nb.toml", "odd", "o.example")
     with pytest.raises(AgentwrapError, match="line break"):
         trust.trust(here.env, odd, odd.read_bytes())
+
+
+ACTING = 'agent = "bot"\non_behalf_of = "env:{variable}"\n'
+
+
+def test_for_whom_the_agent_acts_is_found_when_the_policy_begins_to_hold(here: Here) -> None:
+    path = here.home / ".config/agentwrap/policy.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text("u", ACTING.format(variable="WHO")))
+    here.env["WHO"] = " dana "
+    assert attribution(here.gather()) == ("bot", "dana")
+    del here.env["WHO"]
+    with pytest.raises(AgentwrapError) as raised:
+        here.gather()
+    assert "WHO is not set" in raised.value.message
+    path.write_text(text("u", ACTING.format(variable="USER")))
+    assert attribution(here.gather()) == ("bot", account(os.geteuid()))
+
+
+def test_a_project_that_nobody_trusts_names_nobody(here: Here) -> None:
+    file = here.project / "agentwrap.toml"
+    file.write_text(text("p", ACTING.format(variable="WHO")))
+    assert attribution(here.gather()) == ("", "")
+    here.env["WHO"] = "dana"
+    trust.trust(here.env, file, file.read_bytes())
+    assert attribution(here.gather()) == ("bot", "dana")
