@@ -4,6 +4,7 @@ import os
 import select
 import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from real.programs import last_contents, need, shown_edits, whole
 from wrapping import Wrapped, command, environment, events
 
-TIMEOUT_S = 15
+TIMEOUT_S = 300
 
 
 class Screen:
@@ -86,19 +87,33 @@ def screen(tmp_path: Path) -> Iterator[Screen]:
         made.close()
 
 
+JOB = """
+import os, signal
+signal.signal(signal.SIGCONT, lambda *_: os.write(1, b"goes on\\n"))
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.write(1, b"runs\\n")
+while True:
+    signal.pause()
+"""
+"""It says when it is in the foreground: a key typed before bash has seen to that is for bash, and does nothing there."""
+
+
 def test_an_interactive_shell_with_job_control(screen: Screen) -> None:
     need("bash")
+    (screen.work / "job.py").write_text(JOB)
     screen.run("bash", "--norc", "--noprofile", "-i")
     screen.type("PS1='in''ner> '")
     screen.expect(b"inner> ")
-    screen.type("sleep 300")
-    screen.expect(b"sleep 300\r\n")
+    screen.type(f"{sys.executable} -S job.py first")
+    screen.expect(b"runs\r\n")
     screen.keys("C-z")
     screen.expect(b"Stopped")
-    screen.type("sleep 301 | cat & jobs")
+    screen.type(f"{sys.executable} -S job.py second | cat &")
+    screen.expect(b"runs\r\n")
+    screen.type("jobs")
     screen.expect(b"[2]-")
     screen.type("fg 1")
-    screen.expect(b"sleep 300\r\n")
+    screen.expect(b"goes on\r\n")
     screen.keys("C-c")
     screen.expect(b"inner> ")
     screen.type("echo status=$?.; kill %2; wait; echo a''ll done > left; cat left")
@@ -109,10 +124,9 @@ def test_an_interactive_shell_with_job_control(screen: Screen) -> None:
     screen.type("echo status=$?.")
     screen.expect(b"status=6.")
     run = screen.finished
-    # Ctrl-Z may come before the exec: then the second sleep begins first.
-    sleeps = {e.data["argv"][1]: e.span for e in run.events("process.exec") if e.data["argv"][0] == "sleep"}
+    jobs = {e.data["argv"][-1]: e.span for e in run.events("process.exec") if "job.py" in e.data["argv"]}
     ends = {e.span: e.data.get("signal") for e in run.events("process.exit")}
-    assert {seconds: ends[span] for seconds, span in sleeps.items()} == {"300": 2, "301": 15}
+    assert {last: ends[span] for last, span in jobs.items()} == {"first": 2, "second": 15}
     assert last_contents(run, screen.work) == {"left": b"all done\n"}
     assert run.events("run.start")[0].data["tty"] is True
     whole(run)
