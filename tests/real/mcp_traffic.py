@@ -9,7 +9,9 @@ differ from run to run; the order of what is asked and answered does not.
 import argparse
 import json
 import re
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,20 @@ from wrapping import Event, events  # noqa: E402
 
 from agentwrap.recording.reader import Reader  # noqa: E402
 
+RULE = """
+version = 1
+name = "writing"
+mode = "enforce"
+[network]
+default = "allow"
+[files]
+write = {{ default = "allow" }}
+[[mcp]]
+server = "fs"
+tools = ["write_*"]
+decision = "{decision}"
+reason = "a person looks at what servers write"
+"""
 CASES = ("claude:mcp", "codex:mcp", "codex:mcp/gpt-6-sol")
 MODEL = "127.0.0.1:8099"
 WRITTEN = "from-mcp.txt"
@@ -36,6 +52,44 @@ def run(case: str, user: str, *options: str, label: str = "") -> Run:
     options = ("--intercept", MODEL, *options)
     done = run_agents.run(name, user, *options, more=more, label=f"-mcp-{model}{label}")
     return Run(case, done.user, done.result, done.folder)
+
+
+def policy(decision: str) -> str:
+    """A policy file that denies, or holds, the call that writes; where the lab's agents see it."""
+    path = run_agents.installed() / f"runs/writing-{decision}.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(RULE.format(decision=decision))
+    path.chmod(0o644)
+    return f"--policy={path}"
+
+
+class Approver(threading.Thread):
+    """Approves, as somebody else in another terminal would, the first call that waits in a case's run."""
+
+    def __init__(self, case: str, user: str, name: str) -> None:
+        super().__init__(daemon=True)
+        self._home = run_agents.installed() / f"runs/agentwrap-{case.replace(':', '-')}-{user}-mcp-{name}/home"
+        self._over = threading.Event()
+        self.said: list[str] = []
+
+    def run(self) -> None:
+        while not self._over.wait(0.1):
+            listed = self._agentwrap("pending")
+            if "write_file" in listed:
+                self.said.append(listed)
+                self.said.append(self._agentwrap("approve", listed.split()[0], "--approver", "mary", "--once"))
+                return
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+    def _agentwrap(self, *words: str) -> str:
+        environment = {"HOME": str(self._home), "PATH": "/usr/bin:/bin"}
+        done = subprocess.run(
+            [sys.executable, "-m", "agentwrap", *words], env=environment, capture_output=True, text=True, timeout=30
+        )
+        return done.stdout
 
 
 def faults(run: Run, *, served: bool = True) -> Iterator[str]:
@@ -103,11 +157,14 @@ def _story(rows: list[Event], *, served: bool) -> Iterator[str]:
     if not calls:
         yield "no tools/call"
     tools = {row.data["tool"]: row.data for row in rows if row.kind == "tool.call"}
-    for one in calls:
-        if not one.get("tool_call"):
+    later = {row.data["call"]: row.data["tool_call"] for row in rows if row.kind == "mcp.joined"}
+    # In a container as Docker makes it model traffic is read where a client takes a base URL, which Codex does not.
+    for one in calls if tools else ():
+        joined = one.get("tool_call") or later.get(one["call"])
+        if not joined:
             yield f"{one['call']} {one.get('tool')} is joined to no tool call of the model's"
-        elif one["tool_call"] not in tools:
-            yield f"{one['call']} is joined to {one['tool_call']}, which is not there"
+        elif joined not in tools:
+            yield f"{one['call']} is joined to {joined}, which is not there"
     ended = {row.data["call"]: row.data["ending"] for row in rows if row.kind == "mcp.result"}
     writes = [one["call"] for one in calls if one.get("tool") == "write_file"]
     wanted = "complete" if served else "denied"
@@ -131,9 +188,9 @@ def main() -> int:
         done = run(case, arguments.user, *arguments.option)
         found = list(faults(done))
         joined = {}
-        for row in events(done.recording, "mcp.call"):
-            how = row.data.get("joined") or "nothing"
-            joined[how] = joined.get(how, 0) + 1
+        for row in events(done.recording, "mcp.call", "mcp.joined"):
+            if how := row.data.get("joined"):
+                joined[how] = joined.get(how, 0) + 1
         print(f"{'FAULTS' if found else 'ok'}  {case} ({arguments.user})  {done.recording}  joined by {joined}")
         print("".join(f"    {one}\n" for one in found), end="")
         failed += bool(found)
