@@ -66,7 +66,7 @@ PURE = {
     *("events", "errors", "text", "policy", "export", "views", "models", "gateway.capture", "claims.lines"),
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
     *("recording.lists", "recording.spans", "recording.model_spans", "recording.span_row"),
-    *("evidence.linking", "evidence.turns", "evidence.tool_arguments", "evidence.messages", "evidence.contexts"),
+    *("evidence.linking", "evidence.turns", "evidence.mcp_calls", "evidence.tool_arguments", "evidence.messages", "evidence.contexts"),
     *(f"evidence.report.{name}" for name in ("controls", "fields", "facts", "principal", "reviewed", "said", "story")),
     *(f"evidence.report.{name}" for name in ("completeness", "attribution", "approval", "asks", "again", "decisions")),
     *(f"evidence.report.{name}" for name in ("tools", "results", "connections", "gaps", "written_policy")),
@@ -92,6 +92,7 @@ IMPURE = {
 }
 # What a pure module may take from an impure one: names and functions of their arguments alone.
 PURE_NAMES = {
+    *("uuid.UUID", "uuid.uuid5"),
     *("os.fsdecode", "os.fsencode", "socket.AF_INET", "io.StringIO", "io.BytesIO"),
     *("pathlib.PurePath", "pathlib.PurePosixPath", "datetime.timedelta"),
     *(f"os.path.{name}" for name in ("basename", "commonpath", "dirname", "join", "normpath", "split", "splitext")),

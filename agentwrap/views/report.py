@@ -23,6 +23,9 @@ def report_lines(review: Review, *, full: bool = False) -> Iterator[Line]:
     yield line()
     for number, control in enumerate(review.controls, 1):
         yield from _control(number, control, full=full)
+    for one in review.findings:
+        told, where = f"{one.count:,} of {text.escape(one.what)}", ", ".join(map(str, one.rows[:_SHOWN]))
+        yield line((f"{'finding':<{_WIDE}} ", "gap"), told, (f"  event {where}", "dim"))
     yield line()
     yield line((f"sha256 {recorded.sha256}", "dim"))
 

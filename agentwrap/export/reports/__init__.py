@@ -14,7 +14,11 @@ Renderer = Callable[[Review], Iterator[bytes]]
 
 FORMATS = {
     "md": "markdown",
+    "html": "page",
+    "csv": "table",
     "json": "document",
+    "oscal": "oscal",
+    "sarif": "sarif",
 }
 """The word that `--format` takes, and the module."""
 

@@ -17,7 +17,13 @@ MEDIA = "application/json"
 
 def render(review: Review) -> Iterator[bytes]:
     """The document."""
-    yield json.dumps(document(review), indent=2, ensure_ascii=True).encode() + b"\n"
+    yield written(document(review))
+
+
+def written(value: dict[str, Any]) -> bytes:
+    """JSON in printable ASCII."""
+    # DEL is the one control character that JSON lets stand (RFC 8259, 7).
+    return json.dumps(value, indent=2, ensure_ascii=True).replace("\x7f", "\\u007f").encode() + b"\n"
 
 
 def document(review: Review) -> dict[str, Any]:
@@ -44,6 +50,9 @@ def document(review: Review) -> dict[str, Any]:
         },
         "outcomes": review.counts,
         "controls": [_control(control, review) for control in review.controls],
+        "findings": [
+            {"what": plain(one.what), "count": one.count, "events": list(one.rows)} for one in review.findings
+        ],
         "frameworks": {key: {"name": one.name, "href": one.href} for key, one in frameworks().items()},
     }
 

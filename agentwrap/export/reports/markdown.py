@@ -62,6 +62,7 @@ def _lines(review: Review) -> Iterator[str]:
     for number, control in enumerate(review.controls, 1):
         yield ""
         yield from _control(number, control, review)
+    yield from _findings(review)
 
 
 def _control(number: int, control: Control, review: Review) -> Iterator[str]:
@@ -87,3 +88,10 @@ def _control(number: int, control: Control, review: Review) -> Iterator[str]:
     if control.notes:
         yield ""
         yield from (f"Note: {code(note)}" for note in control.notes)
+
+
+def _findings(review: Review) -> Iterator[str]:
+    if review.findings:
+        yield from ("", "## Findings of the recorder", "")
+    for one in review.findings:
+        yield f"- {code(one.what)}: {one.count:,}, {wording.places(one.rows)}"

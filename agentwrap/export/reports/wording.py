@@ -41,9 +41,14 @@ def left_out(control: Control) -> int:
 
 def rows(one: Exceptional) -> str:
     """`event 12`, `events 12, 14`."""
-    if not one.rows:
+    return places(one.rows)
+
+
+def places(numbers: tuple[int, ...]) -> str:
+    """The same for numbers of rows; nothing for none."""
+    if not numbers:
         return ""
-    return f"{'event' if len(one.rows) == 1 else 'events'} {', '.join(map(str, one.rows))}"
+    return f"{'event' if len(numbers) == 1 else 'events'} {', '.join(map(str, numbers))}"
 
 
 def summary(review: Review) -> str:
