@@ -22,6 +22,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Record": {
         "run": "Wrap a command: follow it and every child, and keep one file.",
         "proxy": "Record model traffic of programs that are not wrapped.",
+        "mcp": "Run one MCP server and record what is said to it.",
     },
     "Read": {
         "show": "Show what a recording tells.",
@@ -64,6 +65,8 @@ EXIT_BROKEN_PIPE = 141  # what a shell reports of a program ended by SIGPIPE
 
 # Standard output may be a file on a full disk.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+_WRAPPERS = (["run"], ["mcp"])  # commands whose exit status is that of what they run
 
 COMPLETION = "_AGENTWRAP_COMPLETE"  # asks for shell completion instead of a command
 
@@ -192,7 +195,7 @@ def _invoke(arguments: list[str], output: Output) -> int:
 
 def _before_the_command(arguments: list[str], status: int) -> int:
     """Of `run`, 2 would read as the command's own status: what fails before it is 125, as with docker."""
-    return EXIT_FAILED if arguments[:1] == ["run"] and status == EXIT_USAGE else status
+    return EXIT_FAILED if arguments[:1] in _WRAPPERS and status == EXIT_USAGE else status
 
 
 def _told(arguments: list[str], output: Output) -> int:
@@ -226,7 +229,7 @@ def _told(arguments: list[str], output: Output) -> int:
 
 def _guarded(arguments: list[str], output: Output) -> int:
     """As `_told`, and what nobody expected becomes an error of ours."""
-    running = arguments[:1] == ["run"]
+    running = arguments[:1] in _WRAPPERS
     try:
         return _told(arguments, output)
     except BrokenPipeError:
@@ -246,7 +249,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         agentwrap.main([], prog_name="agentwrap", complete_var=COMPLETION)
     arguments = complete(sys.argv[1:] if argv is None else argv)
     output = Output.standard()
-    if arguments[:1] != ["run"]:
+    if arguments[:1] not in _WRAPPERS:
         output.json = "--json" in arguments
     output.verbose = _verbosity(arguments)
     try:

@@ -53,7 +53,7 @@ class Pattern(click.ParamType[str]):
         return str(value)
 
 
-def _environment(additions: tuple[str, ...]) -> Mapping[bytes, bytes]:
+def environment_with(additions: tuple[str, ...]) -> Mapping[bytes, bytes]:
     """Ours plus `-e NAME=VALUE` (or `-e NAME` to take our value explicitly)."""
     environment = dict(os.environb)
     for entry in additions:
@@ -210,7 +210,7 @@ def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions
 
     run_id = os.urandom(8).hex()
     directory = given["directory"]
-    environment = _environment(given["additions"])
+    environment = environment_with(given["additions"])
     cwd = os.fsencode(os.path.abspath(directory)) if directory is not None else None
     output = output_path(given["output_file"], command[0], run_id)
     layers = layers_of(given, environment, cwd, output)
@@ -244,6 +244,7 @@ def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions
         fail_on_deny=given["fail_on_deny"],
         intercept=given["intercept"],
         no_intercept=given["no_intercept"],
+        server=given.get("server", b""),
         host_facts=host_facts(),
     )
 

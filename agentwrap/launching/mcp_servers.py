@@ -1,11 +1,10 @@
-"""The MCP servers that are declared on this machine for one run: finds the files, reads them, notices when they change.
+"""The MCP servers that are declared for one run, while it goes on, and what is stated about them.
 
-Knows paths and bytes; what is in them is read by `mcp.configs`. Refuses to know what is done with a server.
+Refuses to know what is done with a server.
 """
 
 import os
 import posixpath
-import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,149 +12,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from agentwrap.events import Coverage, Gap, Tier
+from agentwrap.launching.mcp_files import Files, bytes_of
 from agentwrap.launching.options import RunOptions
-from agentwrap.mcp.configs import formats, places
+from agentwrap.mcp.configs import formats
 from agentwrap.mcp.configs.formats import Found
-from agentwrap.mcp.configs.matching import Matcher
+from agentwrap.mcp.configs.matching import LOOK_AGAIN_NS, Matcher
 from agentwrap.mcp.configs.placeholders import Known, expand
-from agentwrap.mcp.configs.places import Place
 from agentwrap.mcp.declared import Declared
 from agentwrap.policy.layers import Layer
 
-MAX_BYTES = 8 << 20
-_MAX_LISTED = 256
 _HIDDEN = "servers that this configuration declares, and what is said to them"
 _INLINE = b"OPENCODE_CONFIG_CONTENT"
 _SHOWN = 300
-
-Stamp = tuple[int, int, int]
-
-
-class _Read(msgspec.Struct):
-    """A file as it was read last."""
-
-    stamp: Stamp
-    found: Found
-
-
-class Files:
-    """The configurations of one run. `environment`: the agent's. What did not change is not read again."""
-
-    def __init__(self, environment: Mapping[bytes, bytes]) -> None:
-        self._environment = environment
-        self._everywhere = places.of_user_and_system(environment)
-        self._listings = places.listings(environment)
-        self._plugins = places.plugins_file(environment)
-        self._listed: dict[bytes, tuple[Stamp, tuple[Place, ...]]] = {}
-        self._read: dict[Place, _Read] = {}
-        self._roots: dict[bytes, tuple[bytes, ...]] = {}
-
-    def look(self, folders: Iterable[bytes]) -> tuple[Declared, ...] | None:
-        """All that is declared now, for programs in these folders; None if nothing changed since the last look."""
-        changed = False
-        for place in dict.fromkeys(self._places(folders)):
-            changed |= self._look_at(place)
-        return self._all() if changed else None
-
-    @property
-    def found(self) -> dict[bytes, Found]:
-        """By file, what is in those that are there and say something of servers."""
-        read = {place.source.config: one.found for place, one in self._read.items()}
-        return {path: found for path, found in read.items() if found.servers or found.problems}
-
-    def _all(self) -> tuple[Declared, ...]:
-        return tuple(one for read in self._read.values() for one in read.found.servers)
-
-    def _places(self, folders: Iterable[bytes]) -> Iterable[Place]:
-        yield from self._everywhere
-        for listing in self._listings:
-            yield from self._in(listing)
-        yield from self._of_plugins()
-        for folder in folders:
-            for one in self._projects(folder):
-                yield from places.of_project(one)
-
-    def _projects(self, folder: bytes) -> tuple[bytes, ...]:
-        if folder not in self._roots:
-            above = places.parents(folder)
-            repository = next((one for one in above if os.path.lexists(posixpath.join(one, b".git"))), b"")
-            home = self._environment.get(b"HOME", b"")
-            self._roots[folder] = places.project_folders(folder, [repository], home) if above else ()
-        return self._roots[folder]
-
-    def _in(self, listing: places.Listing) -> tuple[Place, ...]:
-        stamp = _stamp(listing.folder, folder=True)
-        if stamp is None:
-            return ()
-        before = self._listed.get(listing.folder)
-        if before is None or before[0] != stamp:
-            try:
-                names = sorted(os.listdir(listing.folder))[:_MAX_LISTED]
-            except OSError:
-                return ()
-            before = stamp, tuple(listing.places(names))
-            self._listed[listing.folder] = before
-        return before[1]
-
-    def _of_plugins(self) -> tuple[Place, ...]:
-        stamp = _stamp(self._plugins) if self._plugins else None
-        if stamp is None:
-            return ()
-        before = self._listed.get(self._plugins)
-        if before is None or before[0] != stamp:
-            data, _why = _bytes_of(self._plugins)
-            folders = formats.plugin_folders(data or b"")[:_MAX_LISTED]
-            before = stamp, tuple(one for folder in folders for one in places.of_plugin(folder))
-            self._listed[self._plugins] = before
-        return before[1]
-
-    def _look_at(self, place: Place) -> bool:
-        """Whether it says something else than before."""
-        path = place.source.config
-        before = self._read.get(place)
-        stamp = _stamp(path)
-        if stamp is None:
-            return self._read.pop(place, None) is not None
-        if before is not None and before.stamp == stamp:
-            return False
-        data, why = _bytes_of(path)
-        if data is None:
-            found = Found((), (why,)) if why else Found()
-        else:
-            found = formats.read(place.form, data, place.source)
-        self._read[place] = _Read(stamp, found)
-        return before is None or before.found != found
-
-
-def _stamp(path: bytes, *, folder: bool = False) -> Stamp | None:
-    """What changes when a file does; None where there is none, or where it is hidden from us."""
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    if stat.S_ISDIR(found.st_mode) != folder:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _bytes_of(path: bytes) -> tuple[bytes | None, str]:
-    """A file's bytes, or why there are none; not even that where an agent cannot read it either."""
-    try:
-        # Without waiting: a pipe of that name would keep us for ever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
-        return None, ""
-    except OSError as error:
-        return None, str(error.strerror)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None, "no regular file"
-        try:
-            data = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            return None, str(error.strerror)
-    return (data, "") if len(data) <= MAX_BYTES else (None, f"larger than {MAX_BYTES >> 20} MiB")
-
+_SHARE, _MOST_NS = 40, 50_000_000  # a look takes 0.2 ms, with many folders more
 
 class Servers:
     """All declared servers of one run: what the tracer asks at each exec, what the gateway is told of, what is stated.
@@ -180,6 +49,7 @@ class Servers:
         self._told_of: set[tuple[bytes, str]] = set()
         self._tell: Callable[[list[Gap]], None] | None = None
         self._changed = True
+        self._look_ns = 0
         self.losses = self._problems(0)
 
     @property
@@ -215,7 +85,7 @@ class Servers:
         """As `Matcher.match`. What the words name is learned first; files that changed are looked at before a no."""
         self._matcher.observe(argv, cwd)
         found = self._matcher.match(path, argv, cwd)
-        if found is None and self._matcher.look_again(time.monotonic_ns()):
+        if found is None and self._look_again(time.monotonic_ns()):
             found = self._matcher.match(path, argv, cwd)
         if self._tell is not None and (self._changed or self._matcher.problems):
             self._changed = False
@@ -225,6 +95,11 @@ class Servers:
     def by_hand(self, argv: tuple[bytes, ...]) -> bytes | None:
         """As `Matcher.by_hand`."""
         return self._matcher.by_hand(argv)
+
+    def _look_again(self, now_ns: int) -> bool:
+        """Not so often that it would cost a run more than a few hundredths of its time."""
+        every_ns = min(max(LOOK_AGAIN_NS, _SHARE * self._look_ns), _MOST_NS)
+        return self._matcher.look_again(now_ns, every_ns)
 
     def tell_to(self, sink: Callable[[Gap], None], start_ns: int) -> None:
         """What cannot be read from now on goes to `sink`. `start_ns`: CLOCK_MONOTONIC at the start of the run."""
@@ -236,8 +111,11 @@ class Servers:
 
         self._tell = tell
 
-    def _look(self, folders: tuple[bytes, ...]) -> tuple[Declared, ...] | None:
-        found = self._files.look(folders)
+    def _look(self, folders: tuple[bytes, ...], whole: bool) -> tuple[Declared, ...] | None:
+        before = time.thread_time_ns()
+        found = self._files.look(folders, whole)
+        if whole:
+            self._look_ns = time.thread_time_ns() - before
         self._changed |= found is not None
         return found
 
@@ -292,7 +170,7 @@ def are_gated(layers: Sequence[Layer]) -> bool:
 
 
 def _fetch(folder: bytes, name: bytes) -> bytes | None:
-    return _bytes_of(posixpath.join(folder, name))[0]
+    return bytes_of(posixpath.join(folder, name))[0]
 
 
 def _inline(environment: Mapping[bytes, bytes]) -> tuple[Declared, ...]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentwrap.events import Coverage, Gap
-from agentwrap.launching.mcp_servers import MAX_BYTES, Files, Servers, coverage, words_of
+from agentwrap.launching.mcp_files import MAX_BYTES, Files
+from agentwrap.launching.mcp_servers import Servers, coverage, words_of
 from agentwrap.mcp.declared import Declared
 
 Write = Callable[[str, object], Path]

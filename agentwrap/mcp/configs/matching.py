@@ -14,7 +14,8 @@ from agentwrap.mcp.configs.named import by_hand, names_servers, observed, progra
 from agentwrap.mcp.configs.placeholders import Known
 from agentwrap.mcp.declared import Client, Declared
 
-LOOK_AGAIN_NS = 50_000_000
+LOOK_AGAIN_NS = 5_000_000
+"""How long a look at the files holds, at least."""
 _MAX_LINES = 20_000
 _MAX_FOLDERS = 64
 _AGENTS: Mapping[bytes, Client] = {
@@ -23,8 +24,9 @@ _AGENTS: Mapping[bytes, Client] = {
 }  # fmt: skip
 _SCOPES = ("command", "project", "user", "system")
 
-Look = Callable[[tuple[bytes, ...]], Iterable[Declared] | None]
-"""Given the folders in which programs began: what the files declare now; None: nothing changed."""
+Look = Callable[[tuple[bytes, ...], bool], Iterable[Declared] | None]
+"""Given folders in which programs began, and whether the files of the user and the machine are to be looked at, too:
+what all files declare now; None: nothing changed."""
 Fetch = Callable[[bytes, bytes], bytes | None]
 """Given a folder and a file's name in it: the file's bytes; None: it cannot be read."""
 
@@ -53,8 +55,8 @@ class Matcher:
         self._known: dict[Declared, None] = {}
         self._lines = 0
         self._folders: dict[bytes, None] = {}
-        self._new_folder = False
         self._looked_ns = -LOOK_AGAIN_NS
+        self._new_folder = False
         self._clients: set[Client] = set()
         self.problems: list[str] = []
         self.learn(declared)
@@ -94,7 +96,9 @@ class Matcher:
                 self._fitting(start, script, found)
         if not found and self._globs:
             found = self._by_glob(start)
-        if cwd not in self._folders and len(self._folders) < _MAX_FOLDERS:
+        if cwd not in self._folders:
+            if len(self._folders) >= _MAX_FOLDERS:
+                del self._folders[next(iter(self._folders))]
             self._folders[cwd] = None
             self._new_folder = True
         if not found:
@@ -136,16 +140,22 @@ class Matcher:
         self.problems += found.problems
         return self.learn(found.servers)
 
-    def look_again(self, now_ns: int) -> bool:
-        """Look whether files declare more than before: at most every 50 ms, or when programs begin in a new folder.
+    def look_again(self, now_ns: int, every_ns: int = LOOK_AGAIN_NS) -> bool:
+        """Look whether files declare more than before, if the last look is longer ago than `every_ns`.
 
-        Whether anything is new; then it is worth to `match` again.
+        Else only in the folder that was not looked at yet, if the last program began in one. Whether anything is new;
+        then it is worth to `match` again.
         """
-        if self._look is None or (not self._new_folder and now_ns - self._looked_ns < LOOK_AGAIN_NS):
+        whole = now_ns - self._looked_ns >= every_ns
+        if self._look is None or not (whole or self._new_folder):
             return False
         self._new_folder = False
-        self._looked_ns = now_ns
-        found = self._look(tuple(self._folders))
+        folders = tuple(self._folders)
+        if whole:
+            self._looked_ns = now_ns
+            found = self._look(folders, True)
+        else:
+            found = self._look(folders[-1:], False)
         return found is not None and self.learn(found)
 
     @staticmethod

@@ -167,12 +167,12 @@ def test_a_declaration_comes_before_a_pattern() -> None:
     assert Matcher([pattern, named]).match(b"", (b"srv", b"x"), b"/w") is named
 
 
-def test_files_are_looked_at_again_now_and_then_and_for_a_new_folder() -> None:
-    looked: list[tuple[bytes, ...]] = []
+def test_files_are_looked_at_again_now_and_then_for_the_folders_of_programs() -> None:
+    looked: list[tuple[tuple[bytes, ...], bool]] = []
     more = stdio("late")
 
-    def look(folders: tuple[bytes, ...]) -> list[Declared] | None:
-        looked.append(folders)
+    def look(folders: tuple[bytes, ...], whole: bool) -> list[Declared] | None:
+        looked.append((folders, whole))
         return [more] if len(looked) == 2 else None
 
     matcher = Matcher(look=look)
@@ -183,12 +183,20 @@ def test_files_are_looked_at_again_now_and_then_and_for_a_new_folder() -> None:
     assert matcher.look_again(LOOK_AGAIN_NS)
     assert matcher.match(b"", (b"late",), b"/w") is more
     assert matcher.match(b"", (b"x",), b"/v") is None
-    matcher.look_again(LOOK_AGAIN_NS + 1)
-    assert looked[-1] == (b"/w", b"/v")
+    for _ in range(2):
+        matcher.look_again(2 * LOOK_AGAIN_NS, every_ns=3 * LOOK_AGAIN_NS)
+    assert looked[2:] == [((b"/v",), False)]
+    matcher.look_again(2 * LOOK_AGAIN_NS)
+    assert looked[-1] == ((b"/w", b"/v"), True)
+    for number in range(100):
+        matcher.match(b"", (b"x",), b"/%d" % number)
+    matcher.look_again(3 * LOOK_AGAIN_NS)
+    last = looked.pop()[0]
+    assert (last[-1], len(last)) == (b"/99", 64)
 
 
 def test_a_server_once_declared_stays() -> None:
-    matcher = Matcher([stdio("s")], look=lambda _folders: [])
+    matcher = Matcher([stdio("s")], look=lambda _folders, _whole: [])
     assert not matcher.look_again(0)
     assert matcher.match(b"", (b"s",), b"/w") is not None
 
