@@ -42,7 +42,7 @@ CASES = ("claude:mcp", "codex:mcp", "codex:mcp/gpt-6-sol")
 MODEL = "127.0.0.1:8099"
 WRITTEN = "from-mcp.txt"
 _PATH = re.compile(r"(?:file://)?(?:LAB|/var/tmp/agent-lab|[\w./-]*?)/?runs/[\w.-]+/repo")
-_LEFT_OUT = "bytes of JSON left out"
+_BESIDE = "\n[FILE] shell-proof.txt"
 
 
 def run(case: str, user: str, *options: str, label: str = "") -> Run:
@@ -148,7 +148,8 @@ def _normal(message: Any) -> Any:
         return kept
     if isinstance(message, list):
         return [_normal(one) for one in message]
-    return _PATH.sub("REPO", message) if isinstance(message, str) else message
+    # Agents run tools side by side: what the shell has made by then may be listed, or not yet.
+    return _PATH.sub("REPO", message).replace(_BESIDE, "") if isinstance(message, str) else message
 
 
 def _story(rows: list[Event], *, served: bool) -> Iterator[str]:
