@@ -22,6 +22,7 @@ from agentwrap.policy.coverage import parse_requirements
 @click.option("--cost", "view", flag_value="cost", help="Estimated cost of each model call and in all.")
 @click.option("--context", "about", metavar="CALL", help="What the model was told in CALL (m3, t3): added, dropped.")
 @click.option("--find", metavar="TEXT", help="With --context: where TEXT was told, and when last.")
+@click.option("--mcp", "view", flag_value="mcp", help="Each MCP session: its tools and calls, and how we know whose.")
 @click.option("--gaps", "view", flag_value="gaps", help="What could be seen, and what could not.")
 @click.option("-a", "--all", "everything", is_flag=True, help="Show also what is left out as noise.")
 @click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N events.")
@@ -44,7 +45,7 @@ def command(
 
     Without FILE, the latest recording. FILTER words choose events, such as `kind:file`, `path:*.py`, `verdict:deny`,
     `since:2m`; a `-` before one negates it. `agentwrap help filters` tells all of them. The name of a call (m3), a turn
-    (t3), a tool call (x2), an agent (a1) or an exchange (h1) shows it in full.
+    (t3), a tool call (x2), an agent (a1), an exchange (h1), an MCP call (k3) or an MCP session (s1) shows it in full.
     """
     requirements = parse_requirements(require) if require is not None else None
     path, chosen = reading.file_and_filter(words)

@@ -90,9 +90,14 @@ def _no_such(name: str, what: str) -> AgentwrapError:
 
 
 def _about(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
-    """One call, turn, tool call, agent or exchange in full."""
+    """One call, turn, tool call, agent, exchange, MCP call or MCP session in full."""
     name, story = wish.about, _story(wish)
     letter = name[0]
+    if letter in "ks":
+        from agentwrap.cli import show_mcp
+
+        yield from show_mcp.about(source, wish, context)
+        return
     if letter == "m":
         call = story.turns.calls.get(name)
         if call is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agentwrap.recording.reader import Reader
 
 
-_NAME = re.compile(r"[mtxah][0-9]{1,9}")
+_NAME = re.compile(r"[mtxahks][0-9]{1,9}")
 
 
 class Wish(msgspec.Struct):
@@ -43,7 +43,7 @@ class Wish(msgspec.Struct):
 
 
 def named(chosen: Filter) -> str:
-    """The call, turn, tool call, agent or exchange that the words name: `m3` alone, not in quotes."""
+    """The call, turn, tool call, agent, exchange, MCP call or session that the words name: `m3` alone, unquoted."""
     if len(chosen.terms) != 1:
         return ""
     term = chosen.terms[0]
@@ -73,8 +73,9 @@ def lines_of(source: "Reader", wish: Wish, columns: int | None) -> Iterator[Line
 
 
 def story_of(source: "Reader") -> "Linker | None":
-    """Model calls, tools and what they caused; None where there were none."""
-    if next(source.rows(kinds=("model.request", "model.response", "tool.call"), limit=1), None) is None:
+    """Model calls, calls of MCP servers, tools and what they caused; None where there were none."""
+    told = ("model.request", "model.response", "tool.call", "mcp.session", "mcp.call")
+    if next(source.rows(kinds=told, limit=1), None) is None:
         return None
     from agentwrap.evidence import linking
 
@@ -84,6 +85,10 @@ def story_of(source: "Reader") -> "Linker | None":
 def _view(name: str) -> Callable[["Reader", Wish, Context], Iterator[Line]]:
     if name in _VIEWS:
         return _VIEWS[name]
+    if name == "mcp":
+        from agentwrap.cli.show_mcp import MCP_VIEWS
+
+        return MCP_VIEWS[name]
     from agentwrap.cli.show_models import MODEL_VIEWS
 
     return MODEL_VIEWS[name]
@@ -258,10 +263,15 @@ _WANTED: dict[str, Callable[[Row], bool]] = {
     "tools": lambda row: row.kind in ("tool.call", "tool.result"),
     "tokens": lambda row: row.kind.startswith("model."),
     "cost": lambda row: row.kind.startswith("model."),
+    "mcp": lambda row: row.kind.startswith("mcp."),
 }
 
 
 def _model_document(source: "Reader", wish: Wish) -> dict[str, Any]:
+    if wish.view == "mcp":
+        from agentwrap.cli import show_mcp
+
+        return show_mcp.document_of(wish, Context(source, story=wish.story))
     if wish.view not in ("tools", "tokens", "cost", "context"):
         return {}
     from agentwrap.cli import show_models

@@ -5,7 +5,8 @@ The wire tells what a model asked for, the kernel what was done; no id joins the
 
 a. a process below the one that asked the model runs the tool's command;
 b. a file that the tool's arguments name was changed while the call was open;
-c. what nothing else explains, while this was the only tool call open that could have done it.
+c. an MCP server that carried out a call of the tool did it, while that call was under way;
+d. what nothing else explains, while this was the only tool call open that could have done it.
 
 Descendants of a linked process belong to the same tool call, however long they live. Fed rows in order of `seq` it can
 be used on a growing file; told all model rows first (`of_recording`), it knows every interval before it judges.
@@ -19,7 +20,9 @@ from typing import Literal
 
 import msgspec
 
+from agentwrap.evidence import mcp_calls
 from agentwrap.evidence import turns as turns_
+from agentwrap.evidence.mcp_calls import McpCalls, McpUse
 from agentwrap.evidence.tool_arguments import SHELLS, Named, read
 from agentwrap.evidence.turns import Recording, Row, ToolUse, Turns, number, word
 from agentwrap.recording.foreign import to_bytes
@@ -27,7 +30,7 @@ from agentwrap.recording.foreign import to_bytes
 FILES = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special")
 SOCKETS = ("net.decision", "net.connect", "net.send", "net.listen", "act.denied", "net.refused")
 PROCESSES = ("process.start", "process.exec", "process.exit")
-KINDS = (*turns_.KINDS, *PROCESSES, *FILES, *SOCKETS)
+KINDS = (*turns_.KINDS, *mcp_calls.KINDS, *PROCESSES, *FILES, *SOCKETS)
 
 How = Literal["exact", "inferred"]
 
@@ -38,6 +41,7 @@ ELSEWHERE = "runs its command, but not below the process that asked"
 NAMED = "its arguments name this path"
 ABOVE = "made on the way to a path that its arguments name"
 ALONE = "only tool call open then"
+SERVED = "done by the MCP server during its call"
 
 # The agent's own files are no tool's work.
 _OWN_CLASSES = ("agent-state", "stdio", "system", "device")
@@ -59,7 +63,7 @@ class Link(msgspec.Struct, frozen=True):
     """A tool call caused a process and what descends from it (`span`), or one row (`seq`).
 
     `ambiguous`: another call explains it as well. `status`: this process ran the command itself, so its exit is the
-    tool's.
+    tool's. `call`: the MCP call that it was done for.
     """
 
     tool: str
@@ -69,6 +73,7 @@ class Link(msgspec.Struct, frozen=True):
     how: How = "inferred"
     ambiguous: bool = False
     status: bool = False
+    call: str = ""
 
 
 class _Process(msgspec.Struct):
@@ -115,8 +120,13 @@ def _until(one: _Open) -> int:
 class Linker:
     """Links of one recording. `cwd`: where the command ran, for relative paths; `started_unix_ns`: when it began."""
 
-    def __init__(self, cwd: str = "", started_unix_ns: int = 0, turns: Turns | None = None) -> None:
+    def __init__(
+        self, cwd: str = "", started_unix_ns: int = 0, turns: Turns | None = None, mcp: McpCalls | None = None
+    ) -> None:
         self.turns = turns or Turns()
+        self.mcp = mcp or McpCalls()
+        self._servers: dict[str, list[str]] = {}
+        """Sessions of each server's process."""
         self._started_ns = started_unix_ns
         self._told_until_ns = 0 if turns is None else _FOREVER_NS
         self.links: list[Link] = []
@@ -133,12 +143,18 @@ class Linker:
         if turns is not None:
             for tool in turns.tools.values():
                 self._opened(tool)
+        for talk in self.mcp.sessions.values():
+            self._serves(talk.began)
 
     def feed(self, row: Row) -> list[Link]:
         """Take a row; returns the links it made."""
         before = len(self.links)
         if row.kind in turns_.KINDS:
             self._told(row)
+        elif row.kind in mcp_calls.KINDS:
+            self.mcp.follow(row)
+            if row.kind == "mcp.session":
+                self._serves(row)
         elif row.kind in PROCESSES:
             self._process(row)
         elif row.kind in FILES or row.kind in SOCKETS:
@@ -157,6 +173,9 @@ class Linker:
         """The turn a row belongs to, or nothing."""
         if row.kind in turns_.KINDS:
             return word(row.data.get("turn"))
+        if row.kind.startswith("mcp."):
+            tool = self.turns.tools.get(self.mcp.tool_of(row))
+            return tool.turn if tool is not None else ""
         link = self.link_of(row)
         tool = self.turns.tools.get(link.tool) if link is not None else None
         return tool.turn if tool is not None else ""
@@ -225,6 +244,10 @@ class Linker:
         run = bared(words[-1]) if len(words) > 2 and words[0].rsplit("/", 1)[-1] in SHELLS else line
         path = self._lineage(span)
         linked: Link | None = None
+        served = self.serving(row, path)
+        if served is not None and path[0] not in self._servers and self.link_of_span(span) is None:
+            self._add(Link(served[0].tool_call, SERVED, span=span, ambiguous=served[1], call=served[0].id))
+            return
         for at, above in enumerate(path):
             if above in self._askers and at:
                 open_ = self._askers[above].open_at(row.at_ns)
@@ -291,6 +314,8 @@ class Linker:
     def _act(self, row: Row) -> None:
         """A file or a socket: explained by its process, by its path, or by there being no other."""
         path = self._lineage(row.span)
+        if self._served(row, path):
+            return
         for at, above in enumerate(path):
             if above in self._askers and self._explained(row, above, path[:at]):
                 return
@@ -298,6 +323,47 @@ class Linker:
                 self._underline(row, self._by_span[above])
                 return  # its process is linked, or one above it
         self._recent.append(row)
+
+    # What MCP servers did
+
+    def _serves(self, row: Row) -> None:
+        """A session with a server that is a process of the run: over HTTP the span is the client's."""
+        if row.data.get("transport", "stdio") == "stdio" and row.span not in (None, "run"):
+            self._servers.setdefault(str(row.span), []).append(word(row.data.get("session")))
+
+    def _served(self, row: Row, path: list[str]) -> bool:
+        """Whether an MCP server did it, or a process below it, while it carried out a tool call."""
+        found = self.serving(row, path)
+        if found is None:
+            return False
+        use, several = found
+        self._add(Link(use.tool_call, SERVED, seq=row.seq, ambiguous=several, call=use.id))
+        return True
+
+    def serving(
+        self, row: Row, path: list[str] | None = None, *, joined: bool = True
+    ) -> tuple[McpUse, bool] | None:
+        """The MCP call that a server's process did something for, and whether another one may be meant.
+
+        `joined`: only one that is known to carry out a model's tool call.
+        """
+        path = self._lineage(row.span) if path is None else path
+        above = next((one for one in path if one in self._servers), None)
+        if above is None or row.data.get("klass") in _OWN_CLASSES:
+            return None
+        at_ns = self._moment(row)
+        uses = (use for session in self._servers[above] for use in self.mcp.open_at(session, at_ns))
+        open_ = [use for use in uses if use.tool_call or not joined]
+        if not open_:
+            return None
+        changed = {_clean(to_text(row.data.get(key)), self._cwd) for key in ("path", "target") if row.data.get(key)}
+        named = [use for use in open_ if changed and changed & self._paths_of(use)]
+        chosen = named or open_
+        return chosen[0], len(chosen) > 1
+
+    def _paths_of(self, use: McpUse) -> set[str]:
+        named = read(to_text(use.asked.data.get("arguments")))
+        return {_clean(path, self._cwd) for path in named.paths}
 
     def _underline(self, row: Row, link: Link) -> None:
         """A weak link of a process gets a better reason where it changes a file that the arguments name."""
@@ -408,8 +474,8 @@ class _Found(msgspec.Struct):
 
 def of_recording(source: Recording, meta: Mapping[str, str]) -> Linker:
     """All links of a recording. Reads it twice: what the wire told, then what the kernel told. `meta`: the file's."""
-    linker = Linker(*_place(meta), turns_.turns_of(source))
-    if linker.turns.tools:
+    linker = Linker(*_place(meta), turns_.turns_of(source), mcp_calls.calls_of(source))
+    if linker.turns.tools or linker.mcp:
         for row in source.rows(kinds=(*PROCESSES, *FILES, *SOCKETS)):
             linker.feed(row)
     return linker

@@ -13,6 +13,8 @@ CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 _TAKE_ARGUMENTS = frozenset({b"tools/call", b"prompts/get"})
 _MARKS_MAX, _MARK_BYTES = 16, 200
+# Where clients are known to name the model's tool call (Claude Code, Codex); elsewhere a short text is no such id.
+_NAMED, _SURE_BYTES = frozenset({"claudecode/toolUseId", "callId"}), 8
 _CLAIMS = {
     "durationms": 1_000_000, "elapsedms": 1_000_000, "latencyms": 1_000_000, "tookms": 1_000_000,
     "durationseconds": 1_000_000_000, "elapsedseconds": 1_000_000_000, "durationns": 1, "elapsedns": 1,
@@ -62,7 +64,7 @@ def _marks(meta: dict[str, bytes]) -> Iterator[bytes]:
     count = 0
     for name, raw in meta.items():
         value = string(raw) if len(raw) <= _MARK_BYTES else b""
-        if value and name != "progressToken" and count < _MARKS_MAX:
+        if count < _MARKS_MAX and (name in _NAMED if len(value) < _SURE_BYTES else name != "progressToken"):
             count += 1
             yield value
 

@@ -17,8 +17,6 @@ from agentwrap.models.json_slices import FAULTS, read
 
 WAITING_MAX = 1024
 TOOLS_MAX = 4096
-_MARK_BYTES = 8
-"""Shorter texts in `_meta` are no ids of a provider."""
 _COMPARED_BYTES = 1 << 20
 _PREFIX_BYTES = 2048
 _LEAVES_MAX = 32
@@ -44,7 +42,7 @@ class _Waiting:
         self.name = name
         self.tool = tool
         self.names = frozenset({tool, server_name + b"_" + tool, b"mcp_" + server_name + b"_" + tool})
-        self.marks = frozenset(mark for mark in asked.marks if len(mark) >= _MARK_BYTES)
+        self.marks = frozenset(asked.marks)
         self.arguments = asked.arguments[:_PREFIX_BYTES]
         self.digest = _digest(asked.arguments)
         self.prefix = _compact(asked.arguments[: 2 * _PREFIX_BYTES])[:_PREFIX_BYTES]

@@ -17,6 +17,11 @@ from agentwrap.views.styled import Line, line
 from agentwrap.views.tools import Caused, provider
 
 _LINES = 400
+JOINED = {
+    "id": "exact: the client named the model's tool call",
+    "content": "inferred: same tool, same arguments",
+    "time": "inferred: the only one open then",
+}
 _LONGEST = 20_000
 
 
@@ -163,6 +168,9 @@ def tool_lines(use: ToolUse, context: Context, of: Caused) -> Iterator[Line]:
     yield line(("  result      ", "dim"), *(provider(use) or tool_status(context, use.id, use.result)), (took, "dim"))
     if use.result is not None:
         yield _fact("told in", f"{use.result.data.get('call')} ({use.result.data.get('turn')})")
+    for call in context.story.mcp.of_tool(use.id) if context.story is not None else ():
+        server, tool = (brief(foreign_text(call.asked.data.get(name))) for name in ("server", "tool"))
+        yield _fact("over MCP", f"{call.id} {server} {tool}  ({JOINED.get(call.joined, call.joined)})")
     if of.words() or of.links:
         yield _fact("caused", f"{of.words() or 'nothing that is shown'}  ({of.how()})")
     if data.get("id"):

@@ -17,7 +17,7 @@ REFUSED = ("deny", "would-deny")
 _VERBS = {
     "net.decision": "connect", "dns.query": "lookup", "net.refused": "send", "net.connect": "connect",
     "net.send": "send", "net.bind": "bind", "net.listen": "listen", "file.edit": "write", "file.rename": "write",
-    "file.read": "read", "process.exec": "exec",
+    "file.read": "read", "process.exec": "exec", "mcp.decision": "mcp",
 }  # fmt: skip
 
 

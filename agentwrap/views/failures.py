@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentwrap.evidence.turns import Call
 
 FAILED = ("error", "incomplete", "cancelled", "unread")
-NONE = "no failed exit, signal, denial, model call or tool was recorded"
+NONE = "no failed exit, signal, denial, model call, MCP call or tool was recorded"
 
 
 def is_failure(row: Row) -> bool:
@@ -25,6 +25,12 @@ def is_failure(row: Row) -> bool:
         return bool(data.get("status") or data.get("signal"))
     if row.kind == "model.response":
         return data.get("ending") in FAILED or number(data.get("status")) >= 400
+    if row.kind == "mcp.result":
+        return data.get("ending") in ("tool-error", "error", "denied", "expired", "unanswered")
+    if row.kind == "mcp.ended":
+        return data.get("ending") in ("server-exited", "lost")
+    if row.kind == "mcp.finding":
+        return True
     if row.kind == "http.exchange":
         return number(data.get("status")) >= 400 or data.get("ending", "complete") != "complete"
     return (row.kind == "tool.result" and data.get("error") is True) or (

@@ -234,11 +234,15 @@ def _name_test(value: str) -> Test:
 
 def _owner(row: Row, spans: Spans, field: str) -> str:
     """`turn`, `agent`, `call` or `tool` of a row: its own word, or that of the tool call that caused it."""
-    if field in row.data:
+    of_mcp = row.kind.startswith("mcp.")  # its `tool` and `agent` are other things
+    if field in row.data and (not of_mcp or field == "call"):
         return str(row.data[field])
     story = spans.story if isinstance(spans, Surroundings) else None
-    link = story.link_of(row) if story is not None else None
-    use = story.turns.tools.get(link.tool) if story is not None and link is not None else None
+    if story is None:
+        return ""
+    link = None if of_mcp else story.link_of(row)
+    tool = story.mcp.tool_of(row) if of_mcp else link.tool if link is not None else ""
+    use = story.turns.tools.get(tool)
     return "" if use is None else str(getattr(use, "id" if field == "tool" else field))
 
 
@@ -259,6 +263,8 @@ def _tool_test(value: str) -> Test:
             return False
         tool = _owner(row, spans, "tool")
         name = foreign_text(row.data.get("name")) if row.kind.startswith("tool.") else ""
+        if row.kind.startswith("mcp.") and matches(foreign_text(row.data.get("tool")).casefold()):
+            return True
         story = spans.story if isinstance(spans, Surroundings) else None
         use = story.turns.tools.get(tool) if story is not None else None
         name = name or (foreign_text(use.asked.data.get("name")) if use is not None else "")

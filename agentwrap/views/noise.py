@@ -34,11 +34,15 @@ _SETTING_UP = frozenset(
 # The C library asks these before every name look-up.
 _LIBRARY_SOCKETS = ("/run/nscd/socket", "/var/run/nscd/socket")
 
+# What both sides of MCP say to get at tools, and each message, whose calls have lines of their own.
+_MCP_HOUSEKEEPING = "MCP housekeeping"
+_MCP_MESSAGES = "MCP messages"
 _STEPS = "look-ups by env"
 _ANSWERED = "answered look-ups of names"
 _TOLD_BY_GATEWAY = "system calls whose connection the gateway tells"
 NOISE = frozenset(
     {*_HIDDEN_CLASSES.values(), TEMPORARY, _STEPS, _ANSWERED, _TOLD_BY_GATEWAY, "library sockets", "mounts"}
+    | {_MCP_HOUSEKEEPING, _MCP_MESSAGES}
 )
 
 
@@ -51,6 +55,7 @@ class Told:
     def __init__(self) -> None:
         self._calls: set[str] = set()
         self._tools: set[str] = set()
+        self._mcp: set[str] = set()
 
     def shown(self, row: Row) -> None:
         """A line was printed."""
@@ -58,12 +63,15 @@ class Told:
             self._calls.add(str(row.data.get("call")))
         elif row.kind == "tool.call":
             self._tools.add(str(row.data.get("tool")))
+        elif row.kind == "mcp.call":
+            self._mcp.add(str(row.data.get("call")))
 
     def again(self, row: Row) -> str:
         """Why a row needs no line of its own, or nothing."""
         answered = row.kind == "model.response" and str(row.data.get("call")) in self._calls
         resulted = row.kind == "tool.result" and str(row.data.get("tool")) in self._tools
-        return AGAIN if answered or resulted else ""
+        ended = row.kind == "mcp.result" and str(row.data.get("call")) in self._mcp
+        return AGAIN if answered or resulted or ended else ""
 
 
 def hidden(
@@ -84,6 +92,8 @@ def hidden(
         return _TOLD_ELSEWHERE[kind]
     if kind.startswith("file."):
         return _hidden_file(row)
+    if kind.startswith("mcp."):
+        return _hidden_mcp(row, live=live)
     if kind == "net.closed":
         failed = data.get("ending") not in ("closed", "denied", "ended")
         return "" if live and failed else "ends of connections"
@@ -132,6 +142,24 @@ def _hidden_file(row: Row) -> str:
     if klass == "temporary" and not (row.kind == "file.edit" and change in ("create", "modify")):
         return TEMPORARY
     return ""
+
+
+def _hidden_mcp(row: Row, *, live: bool) -> str:
+    from agentwrap.evidence.mcp_calls import HOUSEKEEPING
+
+    kind, data = row.kind, row.data
+    if kind in ("mcp.message", "mcp.joined"):
+        return _MCP_MESSAGES
+    if kind in ("mcp.call", "mcp.result"):
+        failed = kind == "mcp.result" and data.get("ending") not in ("complete", "input-required", "cancelled")
+        return _MCP_HOUSEKEEPING if foreign_text(data.get("method")) in HOUSEKEEPING and not failed else ""
+    if kind == "mcp.tool":
+        return "" if data.get("change") in ("changed", "removed") else _MCP_HOUSEKEEPING
+    if kind == "mcp.decision":
+        return "" if data.get("ask") else _MCP_HOUSEKEEPING
+    if kind == "mcp.ended":
+        return "" if live or data.get("ending") in ("server-exited", "lost") else _MCP_HOUSEKEEPING
+    return _MCP_HOUSEKEEPING if kind == "mcp.hello" else ""
 
 
 def _hidden_socket(row: Row) -> str:

@@ -213,6 +213,12 @@ def _model(row: Row, context: Context, lineage: Lineage) -> Parts:
     return MODEL.get(row.kind, _other)(row, context, lineage)
 
 
+def _mcp(row: Row, context: Context, lineage: Lineage) -> Parts:
+    from agentwrap.views.mcp_parts import MCP
+
+    return MCP.get(row.kind, _other)(row, context, lineage)
+
+
 def _other(row: Row, _context: Context, lineage: Lineage) -> Parts:
     word, _, rest = row.kind.partition(".")
     head: Line = [(f"{text.escape(row.verdict)}  ", "deny" if row.verdict == "deny" else "")] if row.verdict else []
@@ -242,4 +248,5 @@ _FAMILIES: dict[str, Maker] = {
     "dns": _dns,
     "run": _run,
     **dict.fromkeys(("model", "tool", "http", "claim", "session"), _model),
+    "mcp": _mcp,
 }

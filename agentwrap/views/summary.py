@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 # Past this many different ones, the number is told as "at least".
 MOST_DISTINCT = 20_000
 LONGEST_COMMAND = 400
-_JUDGED = ("net.decision", "dns.query", "net.refused", "act.denied")
+_JUDGED = ("net.decision", "dns.query", "net.refused", "act.denied", "mcp.decision")
 _COUNTED = (
     *_JUDGED,
     "coverage",
     "process.start", "process.exit", "process.denied", "file.edit", "net.connect", "net.send", "net.bind", "net.listen",
-    "model.request", "model.response", "tool.call",
+    "model.request", "model.response", "tool.call", "mcp.call", "mcp.result", "mcp.finding",
 )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ class Tally:
         self._made: dict[str, bool] = {}
         self._hosts: set[str] = set()
         self._through: set[str] | None = None  # the gateway's word, where there is one
-        self.calls = self.tools = 0
+        self.calls = self.tools = self.mcp = self.mcp_denied = self.findings = 0
         self._used: tokens.Sum | None = None
         self._models: dict[str, str] = {}
 
@@ -60,6 +60,8 @@ class Tally:
         self.would_deny += times if row.verdict == "would-deny" else 0
         if kind.startswith(("model.", "tool.")):
             self._model(row)
+        elif kind.startswith("mcp."):
+            self._mcp(row)
         elif kind == "process.start":
             self.processes += 1
         elif kind == "process.exit":
@@ -91,12 +93,29 @@ class Tally:
         elif row.kind == "tool.call":
             self.tools += 1
 
+    def _mcp(self, row: Row) -> None:
+        method = row.data.get("method")
+        if row.kind == "mcp.call":
+            self.mcp += method == "tools/call" and row.data.get("up") is not False
+        elif row.kind == "mcp.result":
+            self.mcp_denied += method == "tools/call" and row.data.get("ending") == "denied"
+        elif row.kind == "mcp.finding":
+            self.findings += 1
+
+    def _mcp_words(self) -> str:
+        """`3 MCP calls (1 denied), 2 findings`."""
+        denied = f" ({self.mcp_denied:,} denied)" if self.mcp_denied else ""
+        told = [f"{text.count(self.mcp, 'MCP call')}{denied}"] if self.mcp else []
+        told += [text.count(self.findings, "MCP finding")] if self.findings else []
+        return ", ".join(told)
+
     @property
     def model_traffic(self) -> str:
-        """`4 model calls, 71k tokens in (68k cached), 1.2k out, est $0.12; 5 tool calls`, nothing for none."""
+        """`4 model calls, 71k tokens in (68k cached), 1.2k out, est $0.12; 5 tool calls; 2 MCP calls`, or nothing."""
         calls = text.count(self.calls, "model call") if self.calls else ""
         told = ", ".join(part for part in (calls, self._used.words() if self._used else "") if part)
-        return "; ".join(part for part in (told, text.count(self.tools, "tool call") if self.tools else "") if part)
+        tools = text.count(self.tools, "tool call") if self.tools else ""
+        return "; ".join(part for part in (told, tools, self._mcp_words()) if part)
 
     def _passed(self, row: Row) -> None:
         """What the run made and removed again is no file changed."""
