@@ -1,4 +1,4 @@
-"""The options of `agentwrap run` about model traffic: whose TLS is ended, so that it can be read."""
+"""The options of `agentwrap run` about what an agent says and asks: whose TLS is read, what is kept of MCP calls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +32,9 @@ def model_options(function: Function) -> Function:
         click.option("--intercept", multiple=True, type=ModelHost(), metavar="HOST[:PORT]",
                      help="Read what goes to this host over TLS, too, not only to the known model hosts."),
         click.option("--no-intercept", is_flag=True, help="End no TLS: model calls over it are not read."),
+        click.option("--mcp-arguments", type=click.Choice(["digest", "redacted", "full"]), default="redacted",
+                     metavar="HOW",
+                     help="Keep of arguments of MCP calls: `digest`, `full`, or all but secrets (`redacted`)."),
     ]  # fmt: skip
     for option in reversed(options):
         function = option(function)

@@ -244,6 +244,7 @@ def _run_options(command: tuple[str, ...], given: dict[str, Any]) -> "RunOptions
         fail_on_deny=given["fail_on_deny"],
         intercept=given["intercept"],
         no_intercept=given["no_intercept"],
+        mcp_arguments=given["mcp_arguments"],
         server=given.get("server", b""),
         host_facts=host_facts(),
     )

@@ -18,7 +18,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     `layers`: the policies, from flags to system. `publish`: (port of this machine, port of the agent's network).
     `ask_waits`: somebody answers questions from elsewhere, also where the run has no terminal. `intercept`: hosts (or
     HOST:PORT) whose traffic is read besides the known model hosts; `no_intercept`: none is. `server`: the
-    command itself is an MCP server of this name.
+    command itself is an MCP server of this name; `mcp_arguments`: what is kept of arguments that such servers get.
     """
 
     command: tuple[bytes, ...]
@@ -52,6 +52,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     intercept: tuple[str, ...] = ()
     no_intercept: bool = False
     server: bytes = b""
+    mcp_arguments: Literal["digest", "redacted", "full"] = "redacted"
     host_facts: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -90,5 +91,6 @@ def option_words(options: RunOptions, no_new_privs: bool) -> tuple[tuple[str, st
         "network": options.network,
         "intercept": ",".join(options.intercept),
         "no_intercept": options.no_intercept,
+        "mcp_arguments": options.mcp_arguments,
     }
     return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in words.items())

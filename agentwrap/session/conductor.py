@@ -217,9 +217,9 @@ class Session:
         self._attend()
 
     def _attend(self) -> None:
-        """Hear the relay and the gateway: events are recorded, noted, and, where a human is asked, shown to the desk."""
-        around, pump = self._around, self._pump
-        mcp = self._mcp = McpTraffic(pump.put, self._now)
+        """Hear relay and gateway: events are recorded, noted, and, where a human is asked, shown to the desk."""
+        around, pump, options = self._around, self._pump, self.options
+        mcp = self._mcp = McpTraffic(pump.put, self._now, options.layers, options.mcp_arguments)
         desk = self._desk = self._open_desk()
 
         def hear(items: "list[Item]") -> None:

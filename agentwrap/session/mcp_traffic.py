@@ -4,21 +4,33 @@ What it makes is put while the lock is held: a body that one thread tells is nam
 """
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from agentwrap.events import ExchangeNews, Gap, Item, McpNews
+from agentwrap.policy.layers import Layer, pinned_digest
 
 if TYPE_CHECKING:
     from agentwrap.mcp.decoder import McpDecoder
 
 
 class McpTraffic:
-    """Makes items of what relay and gateway tell, and gives them to `put`. `now`: ns since the start."""
+    """Makes items of what relay and gateway tell, and gives them to `put`. `now`: ns since the start.
 
-    def __init__(self, put: Callable[[list[Item]], None], now: Callable[[], int]) -> None:
+    `layers`: policies, which may pin tools. `arguments`: what is kept of those of calls.
+    """
+
+    def __init__(
+        self,
+        put: Callable[[list[Item]], None],
+        now: Callable[[], int],
+        layers: Sequence[Layer] = (),
+        arguments: Literal["digest", "redacted", "full"] = "redacted",
+    ) -> None:
         self._put = put
         self._now = now
+        self._layers = layers
+        self._arguments = arguments
         self._lock = threading.Lock()
         self._items: list[Item] = []
         self._decoder: McpDecoder | None = None
@@ -47,6 +59,9 @@ class McpTraffic:
         if self._decoder is not None:
             self._do(lambda decoder: decoder.finish(self._now(), lost=self._lost))
 
+    def _pinned(self, server: bytes, tool: bytes) -> str:
+        return pinned_digest(self._layers, server.decode("utf-8", "replace"), tool.decode("utf-8", "replace"))
+
     def _do(self, act: "Callable[[McpDecoder], object]") -> None:
         with self._lock:
             if self._broken:
@@ -55,7 +70,7 @@ class McpTraffic:
                 if self._decoder is None:
                     from agentwrap.mcp.decoder import McpDecoder
 
-                    self._decoder = McpDecoder(self._items.append)
+                    self._decoder = McpDecoder(self._items.append, self._pinned, self._arguments)
                 act(self._decoder)
             except Exception as error:  # foreign bytes found a fault of ours: the run goes on, and the file says so
                 self._fail(error)
