@@ -29,10 +29,12 @@ _CONFIG_HELP = "What `config:pip` or `config:npm` stands for, besides what is co
 _VERDICTS: "dict[str, tuple[Role, int]]" = {
     "allow": ("good", 0),
     "deny": ("deny", EXIT_FINDING),
+    "approve": ("gap", EXIT_FINDING),
     "unknown": ("gap", EXIT_NOT_COVERED),
 }
-_QUESTIONS = ("connect", "lookup", "unix", "write", "read", "exec")
-_VERBS = ("connect HOST:PORT", "lookup NAME", "unix SOCKET", "write PATH", "read PATH", "exec PATH")
+_QUESTIONS = ("connect", "lookup", "unix", "write", "read", "exec", "mcp")
+_VERBS = ("connect HOST:PORT", "lookup NAME", "unix SOCKET", "write PATH", "read PATH", "exec PATH",
+          "mcp SERVER TOOL|METHOD [JSON]")  # fmt: skip
 
 
 @click.group(no_args_is_help=False)
@@ -91,7 +93,10 @@ def _tell_sections(output: Output, policy: "Policy") -> None:
     for what, told in _summary(policy).items():
         if what in ("agent", "on_behalf_of"):
             output.line(f"  {what:<12} {told}")
-        if isinstance(told, dict):
+        if what == "mcp" and isinstance(told, dict):
+            counts = ", ".join(f"{number} {word}" for word, number in told.items() if number)
+            output.line(f"  {what:<12} {counts}; what no rule names is allowed")
+        elif isinstance(told, dict):
             output.line(f"  {what:<12} {told['default']:<6} {told['allow']} allowed, {told['deny']} denied by name")
 
 
@@ -130,13 +135,17 @@ def _summary(policy: "Policy") -> dict[str, object]:
     }  # fmt: skip
     for name, rules in (("files.write", policy.write), ("files.read", policy.read), ("exec", policy.exec)):
         found[name] = {"default": rules.default, "allow": len(rules.allow), "deny": len(rules.deny)}
+    if policy.mcp.rules or policy.mcp.pins:
+        words = [one.decision for one in policy.mcp.rules]
+        counts = {word: words.count(word) for word in ("allow", "approve", "deny")}
+        found["mcp"] = {**counts, "pinned": len(policy.mcp.pins)}
     return found
 
 
 @command.command(
     "explain",
     context_settings=SETTINGS,
-    epilog="Exit status: 0 allowed, 1 denied, 3 it cannot be told, 2 usage.",
+    epilog="Exit status: 0 allowed, 1 denied or for a human to allow, 3 it cannot be told, 2 usage.",
 )
 @click.argument("words", metavar="[FILE] QUESTION...", nargs=-1, required=True)
 @click.option(
@@ -151,8 +160,9 @@ def explain(
 ) -> int:
     """Ask FILE (or a preset) a question: the verdict, the rule with its line, and what would have to change.
 
-    Questions: `connect HOST:PORT`, `lookup NAME`, `unix SOCKET`, `write PATH`, `read PATH`, `exec PATH`. Paths may
-    begin with `./`, `~/`, `$CWD/` and `$TMP/`. Without FILE, every policy that holds for a run started here is asked,
+    Questions: `connect HOST:PORT`, `lookup NAME`, `unix SOCKET`, `write PATH`, `read PATH`, `exec PATH`, `mcp SERVER
+    TOOL '{"argument": 1}'` (also `mcp SERVER resources/read '{"uri": "..."}'`). Paths may begin with `./`, `~/`,
+    `$CWD/` and `$TMP/`. Without FILE, every policy that holds for a run started here is asked,
     and the answer says whose it is.
     """
     from agentwrap.policy.layers import decide_layers, layer_of
@@ -183,6 +193,8 @@ def _question(words: tuple[str, ...], address: str) -> "Question":
     from agentwrap.policy import questions
 
     verb, what = (words or ("",))[0], " ".join(words[1:])
+    if verb == "mcp" and 3 <= len(words) <= 4:
+        return _call(*words[1:])
     if verb == "connect" and what:
         host, port = _host_and_port(what)
         return questions.Connect(host, port, address=address)
@@ -196,6 +208,30 @@ def _question(words: tuple[str, ...], address: str) -> "Question":
             hint="`agentwrap policy explain ci.toml connect api.example.com:443`",
         )  # fmt: skip
     return simple[verb](what)
+
+
+def _call(server: str, what: str, arguments: str | None = None) -> "Question":
+    """A call of a tool, or a request by its method. Without arguments, only what does not depend on them is told."""
+    from agentwrap.policy.exact_json import Ambiguous, parse
+    from agentwrap.policy.mcp_rules import PLUMBING, TOOL_CALL, WITH_ARGUMENTS
+    from agentwrap.policy.questions import Call
+
+    raw = None if arguments is None else os.fsencode(arguments)
+    value: object = {}
+    if raw is not None:
+        try:
+            value = parse(raw)
+        except Ambiguous as error:
+            raise AgentwrapError(
+                "usage", "the arguments are no JSON that could be judged", evidence=f"{arguments}: {error}",
+                hint=f"agentwrap policy explain mcp {server} {what} '{{\"branch\": \"main\"}}'",
+            ) from error  # fmt: skip
+    kinds = ("resources/", "prompts/", "sampling/", "elicitation/", "roots/", "completion/", "notifications/")
+    if what in PLUMBING or what.startswith(kinds):
+        names = [value.get(name) for name in ("name", "uri")] if isinstance(value, dict) else []
+        named = next((name for name in names if isinstance(name, str)), "")
+        return Call(server, what, named if what not in WITH_ARGUMENTS else "", raw)
+    return Call(server, TOOL_CALL, what, raw)
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # After a run nobody waits for a million edits to be asked again.
 _ACTS_AFTER_A_RUN = 20_000
 _TOLD_AFTER_A_RUN = 3
+_FOR_THE_DAY = (".deny", ".approve")  # what refuses or holds is there for the day it is needed
 
 
 @click.command("unused", context_settings=SETTINGS)
@@ -32,7 +33,8 @@ _TOLD_AFTER_A_RUN = 3
 def unused_command(output: Output, recording: str | None, given: tuple[str, ...]) -> int:
     """Tell which entries of its policy decided nothing in RECORDING (default: the latest).
 
-    What no run ever needs can go. An entry of `deny` is there for the day it is needed; it is listed apart.
+    What no run ever needs can go. An entry of `deny`, or a rule about MCP that denies or asks, is there for
+    the day it is needed; it is listed apart.
     """
     from agentwrap.evidence.asked import places_of
     from agentwrap.evidence.unused import recorded_layers, unused
@@ -61,8 +63,8 @@ def unused_command(output: Output, recording: str | None, given: tuple[str, ...]
 
 
 def _tell(output: Output, found: "Unused") -> None:
-    allow = [one for one in found.idle if not one.rule.where.endswith(".deny")]
-    deny = [one for one in found.idle if one.rule.where.endswith(".deny")]
+    allow = [one for one in found.idle if not one.rule.where.endswith(_FOR_THE_DAY)]
+    deny = [one for one in found.idle if one.rule.where.endswith(_FOR_THE_DAY)]
     for title, rows in (("no use seen", allow), ("never met", deny)):
         if rows:
             output.line([(title, "title")])
@@ -81,7 +83,7 @@ def after_run(source: "Reader", layers: "Sequence[Layer]") -> str:
     if not found.complete:
         return ""
     idle: list[Idle] = [
-        one for one in found.idle if one.layer in ("flags", "project") and not one.rule.where.endswith(".deny")
+        one for one in found.idle if one.layer in ("flags", "project") and not one.rule.where.endswith(_FOR_THE_DAY)
     ]
     if not idle:
         return ""

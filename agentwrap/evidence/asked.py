@@ -6,11 +6,12 @@ asked of name servers: an address is then asked about without a name. What canno
 datagram socket that was connected and then used) comes out with the reason.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
+from agentwrap.evidence import asked_calls
 from agentwrap.policy.defaults import NAME_SERVICE_CACHE
 from agentwrap.policy.hosts import HostError, parse_host, special
 from agentwrap.policy.paths import Places
@@ -29,7 +30,7 @@ _GATEWAY = ("net.decision", "dns.query", "net.refused")
 PUBLISHED = "--publish"  # the rule of connections that came in from outside
 _OTHERS = "(others)"  # what the gateway calls what it could not tell apart
 _LISTENING = ("net.listen", "net.bind")
-KINDS = (*_FILES, *_SOCKETS, *_GATEWAY, "process.exec")
+KINDS = (*_FILES, *_SOCKETS, *_GATEWAY, "process.exec", asked_calls.CALL, asked_calls.TOOL)
 
 
 class Row(Protocol):
@@ -113,12 +114,21 @@ def asked(recording: Recording) -> Iterator[Asked | Unclear]:
     """Every act of a recording that a policy has a say in, in order."""
     inner = _Inner(recording)
     names = _Programs(recording)
+    calls = asked_calls.Calls(recording.rows(kinds=(asked_calls.DECISION,)))
     for row in recording.rows(kinds=KINDS):
         if row.verdict == "deny":  # it did not happen
             continue
         who = names.of(row.span)
         klass = str(row.data.get("klass", "work"))
-        for one in _questions(row, inner):
+        if row.kind == asked_calls.TOOL:
+            calls.lists(row.data)
+            continue
+        if row.kind == asked_calls.CALL:
+            call = calls.question(row.data)
+            questions: Iterable[Question | str] = () if call is None else (call,)
+        else:
+            questions = _questions(row, inner)
+        for one in questions:
             if isinstance(one, str):
                 yield Unclear(row.seq, row.kind, one, who)
             elif _hidden(one):

@@ -6,7 +6,7 @@ The same decision as everywhere (`policy.decide`). Nothing here enforces; an act
 from agentwrap.evidence.asked import Recording, Unclear, asked
 from agentwrap.evidence.judged import CannotTell, Judged, Violation
 from agentwrap.policy.decide import decide
-from agentwrap.policy.questions import Answer, Question
+from agentwrap.policy.questions import Answer, Call, Question
 from agentwrap.policy.rules import Policy
 
 _MAX_KEPT = 10_000
@@ -28,10 +28,12 @@ def judge(recording: Recording, policy: Policy) -> Judged:
         if answer is None:
             if len(answers) > _MAX_ANSWERS:
                 answers.clear()
-            answer = answers[one.question] = decide(policy, one.question)
+            answer = decide(policy, one.question)
+            if not isinstance(one.question, Call):  # with its arguments it may be large, and it is seldom asked again
+                answers[one.question] = answer
         if answer.verdict == "unknown":
             _unclear(unclear, answer.why, one.seq, str(one.question))
-        elif answer.verdict == "deny":
+        elif answer.verdict != "allow":
             judged.violated += 1
             what = str(one.question)
             known = violations.get((what, one.who))

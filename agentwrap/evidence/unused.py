@@ -15,12 +15,12 @@ from agentwrap.policy.document import load
 from agentwrap.policy.flags import leave_unsaid
 from agentwrap.policy.layers import ORDER, Layer, Name, decide_layers
 from agentwrap.policy.paths import Places
-from agentwrap.policy.questions import Question
+from agentwrap.policy.questions import Call, Question
 from agentwrap.policy.rules import COMMAND_LINE, Policy, Rule
 from agentwrap.policy.suggest import Asked
 from agentwrap.recording.foreign import to_bytes
 
-_JUDGED = ("net.decision", "dns.query", "net.refused", "act.denied")
+_JUDGED = ("net.decision", "dns.query", "net.refused", "act.denied", "mcp.decision")
 _REMEMBERED = 200_000
 
 
@@ -48,6 +48,7 @@ def rules_of(policy: Policy) -> Iterator[Rule]:
     for paths in (policy.unix, policy.write.allow, policy.write.deny, policy.read.allow, policy.read.deny,
                   policy.exec.allow, policy.exec.deny):  # fmt: skip
         yield from (one.rule for one in (*paths.literal.values(), *paths.wild))
+    yield from (one.rule for one in policy.mcp.rules)
 
 
 def unused(recording: Recording, layers: Sequence[Layer], most_acts: int | None = None) -> Unused:
@@ -77,7 +78,8 @@ def _ask_again(recording: Recording, layers: Sequence[Layer], waiting: dict[str,
             continue
         if len(done) > _REMEMBERED:
             done.clear()
-        done.add(act.question)
+        if not isinstance(act.question, Call):
+            done.add(act.question)
         waiting.pop(str(decide_layers(layers, act.question).rule), None)
     return True
 

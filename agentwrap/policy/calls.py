@@ -31,7 +31,7 @@ def decide_call(rules: McpRules, places: Places, file: str, call: Call) -> Answe
         if call.arguments is None:
             return _without_arguments(fitting, file, call)
         try:
-            arguments, size = parse(call.arguments), len(call.arguments)
+            arguments, size = parse(call.arguments) if call.arguments else None, len(call.arguments)
         except Ambiguous as error:
             return ambiguous(error)
     try:

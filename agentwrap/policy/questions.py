@@ -94,9 +94,9 @@ class Exec(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, frozen=True):
     """A request to an MCP server, or (sampling, elicitation, roots) of one. `tool`: the tool or prompt it names.
 
-    `arguments`: JSON text of what conditions are asked about; None where it is not known. `listed`: the digest under
-    which the server listed the tool last, empty where it did not, None where nobody knows. `approved`: a human has
-    allowed this very call.
+    `arguments`: JSON text of what conditions are asked about, empty where there is none; None where it is not known.
+    `listed`: the digest under which the server listed the tool last, empty where it did not, None where nobody knows.
+    `approved`: a human has allowed this very call.
     """
 
     server: str

@@ -13,8 +13,9 @@ import msgspec
 from agentwrap.errors import AgentwrapError
 from agentwrap.policy import defaults
 from agentwrap.policy.hosts import Host, HostError, parse_host, special
+from agentwrap.policy.mcp_rules import NOTIFICATIONS, PLUMBING, TOOL_CALL
 from agentwrap.policy.paths import PathError, Places, as_pattern, compiled, normal, parse_pattern, portable
-from agentwrap.policy.questions import Connect, Exec, Family, Lookup, Question, Unix, Write
+from agentwrap.policy.questions import Call, Connect, Exec, Family, Lookup, Question, Unix, Write
 
 MANY_IN_A_FOLDER = 20
 MAX_ENTRIES = 2_000
@@ -25,6 +26,7 @@ _CACHE = re.compile(
     r"|\.parcel-cache|\.turbo|\.gradle|\.git|\.hg|\.svn|\.jj)(?=/|\Z)"
 )
 _PROGRAMS = 3
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SANDBOX_ROOTS = ("/newroot", "/oldroot")  # where bubblewrap builds the root of a sandbox
 # After `.tmp` any number or hexadecimal; elsewhere only what nobody types: eight digits and more.
 _RANDOM_TAIL = re.compile(r"(?<=[^/])(?:(?<=\.tmp)(?:\.[0-9a-f]+)+|(?:\.[0-9]{8,}|\.(?=[a-f]*[0-9])[0-9a-f]{12,})+)\Z")
@@ -67,9 +69,12 @@ def suggest(asked: Iterable[Asked], places: Places, *, name: str, source: str = 
     acts = sorted(once, key=lambda act: (str(act.question), act.who, act.klass))
     names = _names(acts)
     writes: list[tuple[str, Asked]] = []
+    servers: dict[str, dict[str, dict[str, Entry]]] = {}
     for act in acts:
         question = act.question
-        if isinstance(question, Write):
+        if isinstance(question, Call):
+            _call(question, act, servers, notes)
+        elif isinstance(question, Write):
             _collect_write(act, question, places, writes, notes)
         elif isinstance(question, Exec):
             _program(question, act, places, lists["exec"], notes)
@@ -81,7 +86,8 @@ def suggest(asked: Iterable[Asked], places: Places, *, name: str, source: str = 
         elif isinstance(question, Connect | Lookup):
             _host(question, act, names, lists["network"], notes)
     lists["write"] = _write_entries(writes, places)
-    for key, entries in lists.items():
+    by_server = {f"mcp {server} {key}": entries for server, own in servers.items() for key, entries in own.items()}
+    for key, entries in (lists | by_server).items():
         if len(entries) > MAX_ENTRIES:
             raise AgentwrapError(
                 "refused",
@@ -89,7 +95,7 @@ def suggest(asked: Iterable[Asked], places: Places, *, name: str, source: str = 
                 evidence=f"{len(entries):,} entries for {key}, {MAX_ENTRIES:,} are the limit",
                 hint="name blocks, suffixes or folders by hand; policies/ has some to begin with",
             )
-    return _text(lists, notes, name, source)
+    return _text(lists, notes, name, source) + "".join(f"{line}\n" for line in _mcp(servers))
 
 
 def _need(entries: dict[str, Entry], text: str, who: str) -> None:
@@ -313,6 +319,34 @@ def _home_folder(path: str, places: Places) -> str:
     if len(parts) <= depth:
         return ""
     return "~/" + as_pattern("/".join(parts[:depth])) + "/**"
+
+
+# Requests over MCP
+
+
+def _call(
+    question: Call, act: Asked, servers: dict[str, dict[str, dict[str, Entry]]], notes: dict[str, str]
+) -> None:
+    named = question.tool if question.method == TOOL_CALL else question.method
+    if not all(name.strip() and not _SURROGATE.search(name) for name in (question.server, named)):
+        notes.setdefault(f"no rule names {question}: it has no name that a policy could have", act.who)
+        return
+    own = servers.setdefault(as_pattern(question.server), {})
+    if question.method == TOOL_CALL:
+        _need(own.setdefault("tools", {}), as_pattern(question.tool), act.who)
+    elif question.method not in PLUMBING and not question.method.startswith(NOTIFICATIONS):
+        _need(own.setdefault("methods", {}), as_pattern(question.method), act.who)
+
+
+def _mcp(servers: Mapping[str, Mapping[str, dict[str, Entry]]]) -> Iterable[str]:
+    """What was used of each server, whatever the arguments were, and no more; nothing where MCP was not spoken."""
+    if not servers:
+        return
+    for server in sorted(servers):
+        for key in sorted(servers[server], reverse=True):
+            yield from ("", "[[mcp]]", f"server = {quoted(server)}", *_list(key, servers[server][key]))
+            yield 'decision = "allow"'
+    yield from ("", "[[mcp]]", 'server = "*"', 'decision = "deny"')
 
 
 # Text

@@ -80,9 +80,53 @@ def test_explain(policy: str, capsys: Capture, question: list[str], status: int,
     assert document["verdict"] == {0: "allow", 1: "deny", 3: "unknown"}[status]
 
 
+MCP = """
+[[mcp]]
+server = "files"
+tools = ["read_*"]
+when = { arg = "path", path_within = "$CWD" }
+decision = "allow"
+[[mcp]]
+server = "github"
+tools = ["merge_*"]
+decision = "approve"
+reason = "Merges need a human."
+[[mcp]]
+server = "files"
+decision = "deny"
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "verdict", "told"),
+    [
+        (["files", "read_file", '{"path": "src/x"}'], 0, "allow", "mcp.allow `files read_*` (ci.toml:9)"),
+        (["files", "read_file", '{"path": "../x"}'], 1, "deny", "before line 19 of ci.toml"),
+        (["files", "read_file"], 3, "unknown", "it depends on arguments that are not known"),
+        (["files", "write_file"], 1, "deny", "mcp.deny `files`"),
+        (["github", "merge_pr"], 1, "approve", "Merges need a human."),
+        (["github", "list_prs"], 0, "allow", "no rule names it"),
+        (["files", "tools/list"], 0, "allow", "no rule names it"),
+        (["files", "resources/read", '{"uri": "file:///x"}'], 1, "deny", "mcp files resources/read file:///x"),
+    ],
+)
+def test_explain_a_call(
+    policy: str, capsys: Capture, words: list[str], status: int, verdict: str, told: str
+) -> None:  # fmt: skip
+    Path(policy).write_text(CI + MCP)
+    assert run(["policy", "explain", policy, "mcp", *words]) == status
+    out = capsys.readouterr().out
+    assert out.startswith(verdict)
+    assert told in out
+    assert run(["policy", "check", policy]) == 0
+    assert "1 allow, 1 approve, 1 deny; what no rule names is allowed" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["mcp", "github"], "no question `mcp github`"),
+        (["mcp", "github", "x", '{"a":1,"a":2}'], "the name `a` is in one object twice"),
         (["connect", "api.example.com"], "connect api.example.com:443"),
         (["connect", "2001:db8::1"], "connect [2001:db8::1]:443"),
         (["conect", "a:1"], "no question `conect a:1`"),

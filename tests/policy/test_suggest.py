@@ -12,7 +12,7 @@ from agentwrap.errors import AgentwrapError
 from agentwrap.policy.decide import decide
 from agentwrap.policy.document import load
 from agentwrap.policy.paths import Places
-from agentwrap.policy.questions import Connect, Exec, Family, Lookup, Question, Unix, Write
+from agentwrap.policy.questions import Call, Connect, Exec, Family, Lookup, Question, Unix, Write
 from agentwrap.policy.suggest import MANY_IN_A_FOLDER, MAX_ENTRIES, Asked, suggest
 
 ENTRY = re.compile(r'^  ".*",  # ')
@@ -251,3 +251,30 @@ def test_the_order_of_acts_does_not_matter(acts: list[Asked], chance: object) ->
     shuffled = list(acts)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]
     assert made(shuffled) == made(acts)
+
+
+def test_of_each_server_the_tools_and_requests_that_were_used() -> None:
+    calls = [("github", "tools/call", "merge"), ("github", "tools/call", "a*"), ("github", "tools/list", ""),
+             ("files", "resources/read", "file:///x"), ("files", "roots/list", ""), ("idle", "initialize", ""),
+             ("files", "tools/call", ""), ("files", "tools/call", "a\udcff")]  # fmt: skip
+    acts = [Asked(Call(*one), 1, "node") for one in calls]
+    text = made(acts)
+    assert tomllib.loads(text)["mcp"] == [
+        {"server": "files", "methods": ["resources/read", "roots/list"], "decision": "allow"},
+        {"server": "github", "tools": ["a[*]", "merge"], "decision": "allow"},
+        {"server": "*", "decision": "deny"},
+    ]
+    assert "# no rule names mcp files" in text
+    assert denied(text, acts[:6]) == []
+    others = [Call("github", "tools/call", "delete"), Call("files", "prompts/get"), Call("x", "tools/call", "merge")]
+    assert denied(text, [Asked(one) for one in others]) == others
+    assert "mcp" not in tomllib.loads(made([]))
+
+
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).filter(str.strip)
+CALLS = st.builds(Call, NAMES, st.sampled_from(["tools/call", "resources/read", "tools/list", "x/y"]), NAMES)
+
+
+@given(st.lists(st.builds(Asked, CALLS), max_size=8))
+def test_whatever_was_called_is_allowed(acts: list[Asked]) -> None:
+    assert denied(made(acts), acts) == []
