@@ -24,12 +24,14 @@ def command(output: Output) -> int:
 
     Exit status: 0 when a run here would be whole, 1 when something that matters is missing.
     """
-    from agentwrap.launching import doctor
+    from agentwrap.launching import doctor, doctor_mcp
     from agentwrap.recording import places
     from agentwrap.session import confinement
+    from agentwrap.session.following import working_directory
 
     state, key = places.state_dir(os.environ), places.key_paths(os.environ)[0]
     groups = doctor.examine(state, key, (confinement.wall,))
+    groups.append(("mcp", doctor_mcp.mcp_servers(os.environb, working_directory())))
     found = {probe.name: probe for _, members in groups for probe in members}
     chosen, tier = doctor.way(found), doctor.tier(found)
     healthy = doctor.healthy(chosen, found.values())

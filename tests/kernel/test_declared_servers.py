@@ -1,9 +1,11 @@
 """Servers that a configuration declares, on the real kernel: relayed under their names, found while a run goes on."""
 
+import http.server
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from textwrap import dedent
 
@@ -107,6 +109,38 @@ def test_a_configuration_that_cannot_be_read_is_a_gap(work: Path) -> None:
     (gap,) = run.events("gap")
     assert (gap.data["what"], gap.data["cause"]) == ("mcp-stdio", "config-unreadable")
     assert gap.data["detail"].startswith(f"{work}/.mcp.json: ")
+
+
+class _Answering(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(ANSWER)))
+        self.end_headers()
+        self.wfile.write(ANSWER)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_server_behind_a_url_on_this_machine_is_read_under_its_name(work: Path) -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), _Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
+        (work / ".mcp.json").write_text(json.dumps({"mcpServers": {"far": {"type": "http", "url": url}}}))
+        source = f"""
+            import sys, urllib.request
+            request = urllib.request.Request({url!r}, {REQUEST!r}, {{"Content-Type": "application/json"}})
+            sys.stdout.buffer.write(urllib.request.urlopen(request).read())
+        """
+        run = wrap(work.parent, sys.executable, "-c", dedent(source))
+        server.shutdown()
+    assert (run.status, run.stdout) == (0, ANSWER), run.stderr
+    assert sessions(run) == [("far", "config", str(work / ".mcp.json"))]
+    assert run.events("mcp.session")[0].data["transport"] == "http"
+    note = next(event.data["note"] for event in run.events("coverage") if event.data["what"] == "mcp-http")
+    assert note.startswith("1 declared by URL")
 
 
 def test_a_run_without_servers_has_neither_sessions_nor_gaps(work: Path) -> None:

@@ -316,6 +316,7 @@ def test_the_command_tells_check_result_and_way(own_places: Path) -> None:
         "following",
         "recording",
         "prevention",
+        "mcp",
     ]
     assert lines[-2].startswith(("tier: wall (", "tier: guard (", "tier: none ("))
     assert lines[-1].startswith("agentwrap will follow with: ")

@@ -51,6 +51,12 @@ def test_servers_of_the_command_line() -> None:
     assert found - LOCAL == {Target("127.0.0.1", 8099), Target("", 8443)}
 
 
+def test_servers_of_other_urls() -> None:
+    urls = [b"http://127.0.0.1:8080/mcp", b"https://mcp.example.com/mcp", b"https://mcp.example.com:8443/x", b"no url"]
+    new = model_servers({}, (), urls) - model_servers({})
+    assert new == {Target("127.0.0.1", 8080), Target("", 8443)}
+
+
 def test_each_variable_keeps_what_it_named() -> None:
     given = {b"SSL_CERT_FILE": b"/own.pem", b"CURL_CA_BUNDLE": b"/curl.pem", b"NODE_EXTRA_CA_CERTS": b"/node.pem"}
     files = trusted_files(given, b"/system.pem")

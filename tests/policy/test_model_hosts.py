@@ -21,6 +21,18 @@ def test_every_host_of_the_list_is_wanted_at_any_port_and_nothing_else() -> None
     assert not hosts.wants("192.0.2.1", 443)
 
 
+def test_hosts_of_declared_servers_are_read_unless_a_policy_passes_them() -> None:
+    hosts = model_hosts((), (), ["mcp.example:443", "[2001:db8::1]:8443", "no host at all", "192.0.2.1:443"])
+    assert hosts.wants("mcp.example", 443)
+    assert hosts.wants("192.0.2.1", 443)
+    assert hosts.wants("2001:db8::1", 8443)
+    assert not hosts.wants("mcp.example", 8443)
+    assert not hosts.wants("sub.mcp.example", 443)
+    passed = model_hosts([layer('[model]\npass = ["mcp.example"]\n')], (), ["mcp.example:443"])
+    assert not passed.wants("mcp.example", 443)
+    assert not model_hosts((), (), ["mcp.example:443"], none=True)
+
+
 def test_names_are_compared_in_their_normal_form() -> None:
     assert model_hosts(()).wants("API.Anthropic.COM.", 443)
     assert not model_hosts(()).wants("a b", 443)

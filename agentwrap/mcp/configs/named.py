@@ -19,7 +19,7 @@ VALUED = frozenset(
         *("-o", "--output", "-e", "--env", "-C", "--directory", "--timeout", "--policy", "--allow", "--deny", "--ro"),
         *("--rw", "--config", "--network", "--tier", "-p", "--publish", "--ask-timeout", "--intercept", "--require"),
         *("--follow", "--keep-fd", "--max-content", "--max-hash", "--redact-name", "--redact-pattern", "--redact-key"),
-        *("--otlp", "--name"),
+        *("--otlp", "--name", "--mcp-arguments"),
     }
 )
 """Options of `agentwrap mcp` that take a value (a test compares)."""
