@@ -1,8 +1,8 @@
 """`python relayed_run.py SERVERS.json LOG agentwrap-arguments...`: a run whose servers go through a tiny relay.
 
-SERVERS: {"servers": {name: [words]}, "gated": bool, "root": name, "relay": bool, "policy": [name]}. A server is
-matched where its words are the last ones of an exec. LOG gets one JSON line for each session when it is over, and one
-at the end: how many descriptors the relay has then.
+SERVERS: {"servers": {name: [words]}, "gated": bool, "root": name, "relay": "dead" or "none", "policy": [name]}. A
+server is matched where its words are the last ones of an exec. LOG gets one JSON line for each session when it is over,
+and one at the end: how many descriptors the relay has then.
 """
 
 import json
@@ -126,18 +126,47 @@ def relay(channel: socket.socket, log: Path) -> None:
         print(json.dumps({"descriptors": len(os.listdir("/proc/self/fd")) - before}), file=out)
 
 
+def count_descriptors(log: Path) -> None:
+    """The tracer's own pipes and sockets, before the command begins and at its end."""
+    from agentwrap.tracing.tracer import Tracer
+
+    follow, finish, counts = Tracer._follow, Tracer._finish, []
+
+    def count() -> None:
+        targets = []
+        for number in os.listdir("/proc/self/fd"):
+            try:
+                targets.append(os.readlink(f"/proc/self/fd/{number}"))
+            except OSError:
+                continue
+        counts.append(sorted(target for target in targets if target.startswith(("pipe:", "socket:"))))
+
+    def following(*words: Any, **named: Any) -> None:
+        count()
+        follow(*words, **named)
+
+    def finishing(*words: Any) -> None:
+        count()
+        log.write_text(json.dumps(counts))
+        finish(*words)
+
+    Tracer._follow, Tracer._finish = following, finishing  # type: ignore[method-assign]
+
+
 def main() -> None:
     from agentwrap.cli.main import run
     from agentwrap.session import following
 
     settings, log = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    log.unlink(missing_ok=True)
     relaying = os.fork()
     if relaying == 0:
         ours.close()
         for fd in (0, 1, 2):
             os.dup2(os.open("/dev/null", os.O_RDWR), fd)
-        relay(theirs, log)
+        if settings.get("relay") != "dead":
+            relay(theirs, log)
         os._exit(0)
     theirs.close()
     running = os.fork()
@@ -150,10 +179,12 @@ def main() -> None:
 
     def with_servers(one: following.Following) -> Any:
         return msgspec.structs.replace(
-            made(one), servers=Words(settings), relay=ours if settings.get("relay", True) else None,
+            made(one), servers=Words(settings), relay=ours if settings.get("relay") != "none" else None,
             gated=settings.get("gated", False), root_server=settings.get("root", "").encode(),
         )  # fmt: skip
 
+    if settings.get("counted"):
+        count_descriptors(log.with_suffix(".tracer"))
     following._settings = with_servers  # type: ignore[assignment]
     sys.argv[1:] = sys.argv[3:]
     os._exit(run())

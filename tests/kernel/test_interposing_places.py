@@ -1,4 +1,4 @@
-"""The same behind the wall, under the guard, and in containers: where sockets cannot be taken, and nothing is reached."""
+"""The same behind the wall, under the guard, and in containers: where little is reached, and no socket can be taken."""
 
 import shutil
 import subprocess

@@ -9,6 +9,7 @@ import fcntl
 import os
 import socket
 import stat
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from agentwrap.tracing.guard import raw_calls
@@ -72,11 +73,23 @@ def _kind(status: os.stat_result) -> Kind:
     return Kind.FILE
 
 
-def others(pid: int, known: Held) -> list[int]:
-    """The numbers under which `pid` has the same thing, open the same way, besides."""
-    numbers = (int(name) for name in os.listdir(f"/proc/{pid}/fd"))
-    found = (one for number in numbers if number != known.number and (one := held(pid, number)) is not None)
-    return [one.number for one in found if one.identity == known.identity and one.access == known.access]
+def others(pid: int, known: Sequence[Held]) -> list[tuple[Held, Held]]:
+    """What `pid` has under other numbers and is the same as one of `known`, open the same way; each with that one."""
+    by_identity = {one.identity: one for one in known}
+    numbers = {one.number for one in known}
+    found = []
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        number = int(name)
+        if number in numbers:
+            continue
+        try:
+            status = os.stat(f"/proc/{pid}/fd/{name}")
+        except FileNotFoundError:
+            continue
+        same = by_identity.get((status.st_dev, status.st_ino))
+        if same is not None and (other := held(pid, number)) is not None and other.access == same.access:
+            found.append((other, same))
+    return found
 
 
 def take(pid: int, one: Held) -> int:

@@ -52,18 +52,13 @@ def give(
             server_out = keep(os.dup(server_in))
         else:
             for_output, server_out = map(keep, _pair(standard.output, client_out, server_reads=False))
-        places = _places(pid, standard.input, for_input, client_in)
-        if not standard.is_one:
-            places += _places(pid, standard.output, for_output, client_out)
+        new = {standard.input: (for_input, client_in), standard.output: (for_output, client_out)}
+        # What closes at the exec need not be changed.
+        same = [(place, one) for place, one in descriptors.others(pid, standard) if not place.closes]
+        places = [_Place(place, *new[one]) for place, one in (*zip(standard, standard, strict=True), *same)]
         _put(listener, request, places, lambda: hand_over(Ends(client_in, client_out, server_in, server_out)))
         status = os.fstat(for_input)
         return status.st_dev, status.st_ino
-
-
-def _places(pid: int, one: Held, new: int, former: int) -> list[_Place]:
-    """Where the process has it. What closes at the exec need not be changed."""
-    numbers = (descriptors.held(pid, number) for number in descriptors.others(pid, one))
-    return [_Place(found, new, former) for found in (one, *numbers) if found is not None and not found.closes]
 
 
 def _pair(like: Held, client: int, *, server_reads: bool) -> tuple[int, int]:

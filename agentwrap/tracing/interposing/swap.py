@@ -68,9 +68,9 @@ def swap(pid: int, standard: Standard, hand_over: Callable[[Ends], None], lend: 
             if new is None:
                 raise InjectionError("what the program made is not there")
             hand_over(ends)
-            for one, connection in zip(standard, (made[0], made[-1]), strict=True):
-                for number in (one.number, *descriptors.others(pid, one)):
-                    _must(inject.call(_DUP2, connection.server, number), "dup2")
+            connections = dict(zip(standard, (made[0], made[-1]), strict=True))
+            for place, one in (*zip(standard, standard, strict=True), *descriptors.others(pid, standard)):
+                _must(inject.call(_DUP2, connections[one].server, place.number), "dup2")
         except (InjectionError, OSError):
             _close(inject, made)
             raise

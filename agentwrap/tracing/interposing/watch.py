@@ -118,7 +118,8 @@ class Interposer:
         try:
             standard = self._to_swap(process, server)
             if standard is not None:
-                self._know(give(self._listener, request, process.pid, standard, self._handing(process, server)))
+                handing = self._handing(process, server)
+                self._know(process, give(self._listener, request, process.pid, standard, handing))
         except OSError as error:
             return self._unrelayed(process, server, str(error))
         return 0
@@ -187,7 +188,8 @@ class Interposer:
         pid = process.pid
         self.injecting.add(pid)
         try:
-            self._know(swap(pid, standard, self._handing(process, server), self._lend if self._listener >= 0 else None))
+            lend = self._lend if self._listener >= 0 else None
+            self._know(process, swap(pid, standard, self._handing(process, server), lend))
         finally:
             self._lent.pop(pid, None)
             self.injecting.discard(pid)
@@ -217,10 +219,12 @@ class Interposer:
 
         return give_to_relay
 
-    def _know(self, identity: tuple[int, int]) -> None:
+    def _know(self, process: Process, identity: tuple[int, int]) -> None:
         self._given[identity] = None
         if len(self._given) > _MOST_KNOWN:
             self._given.popitem(last=False)
+        if process.parent is None:
+            _let_go()
 
     # What is told
 
@@ -253,6 +257,14 @@ def _standard(pid: int) -> Standard | None:
     """Raises OSError where we may not look."""
     there, back = held(pid, 0), held(pid, 1)
     return Standard(there, back) if there is not None and back is not None else None
+
+
+def _let_go() -> None:
+    """The command's own standard input and output are ours as well, and an end is one when nobody has it any more."""
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in (0, 1):
+        os.dup2(nothing, number)
+    os.close(nothing)
 
 
 def _kill(process: Process) -> None:
