@@ -16,7 +16,7 @@ from agentwrap.cli import reading
 from agentwrap.cli.output import Output
 from agentwrap.delivery.endpoint import Endpoint
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
-from agentwrap.evidence import turns
+from agentwrap.evidence import mcp_calls, turns
 from agentwrap.views.summary import started_at
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 GRACE_S = 5.0
 """So long after the end of a run what is left may take."""
+_WIRE = frozenset({*turns.KINDS, *mcp_calls.KINDS})
 _LOOK_EVERY_S = 0.2
 _SEND_EVERY_S = 1.0
 _MOST_HELD = 50_000
@@ -138,7 +139,7 @@ class _Live:
             if over or self._source.changed():
                 for row in reading.rows_of(self._source, after=after):
                     after = row.seq
-                    if row.kind in turns.KINDS:
+                    if row.kind in _WIRE:
                         self._story.feed(row)  # what the wire says is known before what the kernel says is judged
                     newer.append(row)
                     if len(newer) >= _MOST_HELD:
@@ -157,7 +158,7 @@ class _Live:
     def _take(self, older: "list[Row]", newer: "list[Row]") -> "tuple[list[Row], list[Row]]":
         """Make spans of the older rows; the newer ones are the older ones from now on."""
         for row in older:
-            if row.kind not in turns.KINDS:
+            if row.kind not in _WIRE:
                 self._story.feed(row)
             self._send(self._batches.take(row))
         return newer, []

@@ -129,7 +129,7 @@ class _Spans:
         self._status(made, ended, told)
         for note in ended.notes:
             self._event(made, note.row, note.span if note.span != ended.id else "")
-        if ended.link is not None and ended.parent != ended.link.tool:
+        if ended.link is not None and ended.parent not in (ended.link.tool, ended.link.call):
             made.links.add(trace_id=self._trace_id, span_id=self._id(ended.link.tool))
         return made
 
@@ -146,6 +146,12 @@ class _Spans:
         if ended.kind == "tool":
             told = attributes.tool(ended, content=content)
             return f"execute_tool {told['gen_ai.tool.name']}", _INTERNAL, told
+        if ended.kind == "mcp":
+            told = attributes.mcp(ended, self._talk(ended), content=content)
+            named = told.get("gen_ai.tool.name") or told.get("gen_ai.prompt.name") or ""
+            return f"{told['mcp.method.name']} {named}".rstrip(), _CLIENT, told
+        if ended.kind == "session":
+            return f"mcp {ended.name}", _INTERNAL, attributes.session(ended)
         if ended.kind == "agent":
             process = source.span(str(ended.data.get("process", "")))
             told = attributes.agent(ended, process.name if process is not None else "")
@@ -163,6 +169,11 @@ class _Spans:
                 told |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": self._resource["service.name"]}
             return f"run {self._resource['service.name']}", _INTERNAL, told | said
         return f"process {ended.name}", _INTERNAL, attributes.process(ended)
+
+    def _talk(self, ended: Ended) -> Attributes:
+        """What is known of the session of an MCP call."""
+        span = self._source.span(str(ended.data.get("session", "")))
+        return span.data if span is not None else {}
 
     def _said(self, agent: str) -> Attributes:
         """The first request and the last answer of an agent, of the busiest one for the run."""

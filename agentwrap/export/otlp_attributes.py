@@ -120,6 +120,70 @@ def tool(ended: Ended, *, content: bool) -> Attributes:
     return made
 
 
+_RPC_ERRORS = ("tool-error", "denied", "expired", "unanswered", "cancelled")
+
+
+def mcp(ended: Ended, session: Attributes, *, content: bool) -> Attributes:
+    """Of a request over MCP. `session`: the data of its session's span."""
+    asked, told = _data(ended.asked), _data(ended.answered)
+    method, named = foreign_text(asked.get("method")), foreign_text(asked.get("tool"))
+    ending = str(told.get("ending", ""))
+    made: Attributes = {
+        "mcp.method.name": method,
+        "mcp.protocol.version": foreign_text(session.get("protocol")),
+        "jsonrpc.request.id": foreign_text(asked.get("id")).strip('"'),
+        "network.transport": "pipe" if session.get("transport", "stdio") == "stdio" else "tcp",
+        "server.address": foreign_text(session.get("url")),
+        "agentwrap.mcp.call": ended.id,
+        "agentwrap.mcp.server": foreign_text(asked.get("server")),
+        "agentwrap.mcp.session": asked.get("session"),
+        "agentwrap.mcp.asked_by": "client" if asked.get("up") is not False else "server",
+        "agentwrap.mcp.ending": ending,
+        "agentwrap.mcp.arguments.sha256": asked.get("digest"),
+        "agentwrap.mcp.result.size": number(told.get("size")) or None,
+        "agentwrap.mcp.joined": ended.data.get("joined"),
+        "agentwrap.tool": ended.data.get("tool_call"),
+    }
+    if method == "tools/call":
+        made |= {"gen_ai.tool.name": named, "gen_ai.tool.type": "extension"}
+        if not ended.data.get("tool_call"):
+            # The span above is of the same execution, and the conventions want one of them.
+            made["gen_ai.operation.name"] = "execute_tool"
+        if content:
+            made["gen_ai.tool.call.arguments"] = foreign_text(asked.get("arguments"))
+            made["gen_ai.tool.call.result"] = foreign_text(told.get("text"))
+    elif method == "prompts/get":
+        made["gen_ai.prompt.name"] = named
+    elif named:
+        made["mcp.resource.uri"] = named
+    if ending == "error":
+        code = foreign_text(told.get("error")).partition(" ")[0]
+        made |= {"error.type": code or "error", "rpc.response.status_code": code}
+    elif ending in _RPC_ERRORS:
+        made["error.type"] = ending.replace("-", "_")
+    return made
+
+
+def session(ended: Ended) -> Attributes:
+    """Of a session with an MCP server."""
+    data = ended.data
+    return {
+        "mcp.protocol.version": foreign_text(data.get("protocol")),
+        "network.transport": "pipe" if data.get("transport", "stdio") == "stdio" else "tcp",
+        "agentwrap.mcp.session": ended.id,
+        "agentwrap.mcp.server": foreign_text(data.get("server")),
+        "agentwrap.mcp.transport": data.get("transport", "stdio"),
+        "agentwrap.mcp.how": data.get("how", "config"),
+        "agentwrap.mcp.client.name": foreign_text(data.get("client_name")),
+        "agentwrap.mcp.server.name": foreign_text(data.get("server_name")),
+        "agentwrap.mcp.server.version": foreign_text(data.get("server_version")),
+        "agentwrap.mcp.ending": ended.status,
+        "url.full": foreign_text(data.get("url")),
+        "process.command_args": texts(data.get("command")),
+        "process.pid": number(data.get("pid")) or None,
+    }
+
+
 def agent(ended: Ended, program: str) -> Attributes:
     """Of an agent; `program`: the name of the process that speaks for it."""
     data = ended.data

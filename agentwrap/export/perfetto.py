@@ -20,7 +20,8 @@ _RUN, _PROCESSES, _AGENTS = 1, 1000, 1_000_000
 _META = ("run_id", "started_unix_ns", "tool_version", "cwd", "kernel")
 _TRACKS = {
     "run": "lifetime", "process": "lifetime", "moment": "files and sockets", "agent": "conversation", "turn": "turns",
-    "model": "model calls", "tool": "tool calls", "connection": "connections", "exchange": "requests",
+    "model": "model calls", "tool": "tool calls", "session": "MCP sessions", "mcp": "MCP calls",
+    "connection": "connections", "exchange": "requests",
 }  # fmt: skip
 _ORDER = tuple(dict.fromkeys(_TRACKS.values()))
 _LANES = 1000
@@ -111,6 +112,10 @@ class _Tracks:
         if ended.kind == "process" and ended.link is not None:
             head = {"ph": "f", "bp": "e", "pid": process, "tid": thread, "ts": _us(ended.start_ns)}
             self._caused.setdefault(ended.link.tool, []).append({**head, "id": _number(ended.id)})
+        elif ended.kind == "mcp" and ended.data.get("tool_call"):
+            head = {"ph": "f", "bp": "e", "pid": process, "tid": thread, "ts": _us(ended.start_ns)}
+            made = {**head, "id": _AGENTS + _number(ended.id)}
+            self._caused.setdefault(str(ended.data["tool_call"]), []).append(made)
         elif ended.kind == "tool":
             for head in self._caused.pop(ended.id, []):
                 same = {"name": "caused", "cat": "caused"}

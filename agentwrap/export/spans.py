@@ -1,9 +1,10 @@
 """The spans of a recording as they end, while its rows pass: for formats that are made of spans.
 
-A process, a connection, a model call and a tool call are told when they end; what has only a moment (a file, a socket)
-or is told in one row (an exchange) at once; what belongs to a span and is none (a decision, a gap, an exec, a file that
-a program keeps for itself) is a `Note` of it. At the end come those that nobody saw end, and those that another one
-names as its parent, so that what is told is always a tree. Holds what is open, never all rows. Knows no format.
+A process, a connection, a call of a model, a tool or an MCP server are told when they end; what has only a moment (a
+file, a socket) or is told in one row (an exchange) at once; what belongs to a span and is none (a decision, a gap, an
+exec, a file that a program keeps for itself) is a `Note` of it. At the end come those that nobody saw end, and those
+that another one names as its parent, so that what is told is always a tree. Holds what is open, never all rows. Knows
+no format.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from agentwrap.evidence.turns import KINDS as MODEL_KINDS
 from agentwrap.evidence.turns import number, word
 from agentwrap.views.source import Row, Source, Span
 
-Kind = Literal["run", "process", "connection", "agent", "turn", "model", "tool", "moment", "exchange"]
+Kind = Literal["run", "process", "connection", "agent", "turn", "model", "tool", "session", "mcp", "moment", "exchange"]
 
 MOMENTS = (
     *("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special", "file.read"),
@@ -28,8 +29,11 @@ _BESIDE = ("agent-state", "cache", "temporary", "device", "system", "stdio")
 _MOST_NOTES = 1000
 _MOST_HELD = 100_000
 _KINDS: dict[str, Kind] = {
-    "p": "process", "c": "connection", "a": "agent", "t": "turn", "m": "model", "x": "tool", "r": "run",
+    "p": "process", "c": "connection", "a": "agent", "t": "turn", "m": "model", "x": "tool", "s": "session",
+    "k": "mcp", "r": "run",
 }  # fmt: skip
+# Messages are what calls are made of; what was listed as before is no news.
+_UNTOLD = ("mcp.message", "mcp.joined")
 
 
 class Note(msgspec.Struct):
@@ -91,6 +95,8 @@ class Ending:
             yield self._moment(row, number(data.get("requested_ns")) or row.at_ns, "exchange")
         elif kind in MODEL_KINDS:
             yield from self._model(row)
+        elif kind.startswith("mcp."):
+            yield from self._mcp(row)
         elif kind == "process.exit":
             yield from self._end(row.span or "", row)
         elif kind == "net.closed":
@@ -115,7 +121,7 @@ class Ending:
 
     def _moment(self, row: Row, start_ns: int | None = None, kind: Kind = "moment") -> Ended:
         own = self._own_link(row)
-        parent = own.tool if own is not None else row.span or "run"
+        parent = own.call or own.tool if own is not None else row.span or "run"
         self._want(parent)
         notes = [Note(row, row.span or "run")] if row.verdict else []
         return Ended(
@@ -166,6 +172,20 @@ class Ending:
             else:
                 self._note(row, row.span or "run")
 
+    def _mcp(self, row: Row) -> Iterator[Ended]:
+        data = row.data
+        session, call = word(data.get("session")), word(data.get("call"))
+        if row.kind == "mcp.session":
+            self._want(session)
+        elif row.kind == "mcp.call":
+            self._want(call)
+        elif row.kind == "mcp.result":
+            yield from self._end(call, row)
+        elif row.kind == "mcp.ended":
+            yield from self._end(session, row)
+        elif row.kind not in _UNTOLD and data.get("change") != "same":
+            self._note(row, next((one for one in (call, session) if one and one not in self._told), row.span or "run"))
+
     def _note(self, row: Row, span: str) -> None:
         home = span if span and span not in self._told else "run"
         self._want(home)
@@ -215,6 +235,9 @@ class Ending:
             made.asked, made.answered = turns.calls[span].request, turns.calls[span].response
         elif kind == "tool" and span in turns.tools:
             made.asked, made.answered = turns.tools[span].asked, turns.tools[span].result
+        elif kind == "mcp" and span in self._story.mcp.calls:
+            use = self._story.mcp.calls[span]
+            made.asked, made.answered = use.asked, use.result
         elif kind in ("process", "connection"):
             self._under_a_tool(made)
         return made
@@ -228,7 +251,7 @@ class Ending:
         tool = self._story.turns.tools.get(link.tool)
         # A process that was there before (a shell that an agent keeps) stays where it is.
         if tool is not None and made.start_ns >= tool.since_ns:
-            made.parent = link.tool
+            made.parent = link.call or link.tool
 
 
 def _kind_of(span: str) -> Kind:
