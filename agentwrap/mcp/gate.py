@@ -224,7 +224,7 @@ class Gate:
         return f"{named} of {self._name}"
 
     def _question(self, judged: _Judged) -> bytes:
-        shown = clip(_text(judged.arguments[:_ARGUMENT_BYTES]), _QUESTION_COLUMNS)
+        shown = clip(_text(judged.arguments[: 4 * _QUESTION_COLUMNS]), _QUESTION_COLUMNS)
         return _bytes(self._what(judged.message.method, judged.tool) + (f" with {shown}" if shown else ""))
 
     # Others

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 
 from agentwrap.policy.exact_json import Ambiguous, no_twin, parse
+from agentwrap.policy.mcp_rules import WITH_ARGUMENTS
 
 PROTOCOL = "io.modelcontextprotocol/protocolVersion"
 CANCELLED = "notifications/cancelled"
 
 _NONE = msgspec.Raw(b"")
+_NO_ID = (b"{", b"[", b"t", b"f")
 
 
 def _folded(*names: str) -> dict[str, str]:
@@ -31,13 +33,21 @@ class _Meta(msgspec.Struct):
 class _Params(msgspec.Struct):
     arguments: msgspec.Raw = _NONE
     cancels: msgspec.Raw = msgspec.field(default=_NONE, name="requestId")
-    meta: msgspec.Raw = msgspec.field(default=_NONE, name="_meta")
+    meta: _Meta | None = msgspec.field(default=None, name="_meta")
+
+
+class _Whole(msgspec.Struct):
+    params: msgspec.Raw = _NONE
+    result: msgspec.Raw = _NONE
 
 
 class _Top(msgspec.Struct):
     id: msgspec.Raw = _NONE
-    params: msgspec.Raw = _NONE
-    result: msgspec.Raw = _NONE
+    params: _Params | None = None
+
+
+class _Id(msgspec.Struct):
+    id: msgspec.Raw = _NONE
 
 
 class _Loose(msgspec.Struct):
@@ -50,8 +60,8 @@ class _Result(msgspec.Struct):
 
 
 _top = msgspec.json.Decoder(_Top).decode
-_params = msgspec.json.Decoder(_Params).decode
-_meta = msgspec.json.Decoder(_Meta).decode
+_id = msgspec.json.Decoder(_Id).decode
+_whole = msgspec.json.Decoder(_Whole).decode
 _loose = msgspec.json.Decoder(_Loose).decode
 _result = msgspec.json.Decoder(_Result).decode
 _members = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -60,8 +70,9 @@ _members = msgspec.json.Decoder(list[msgspec.Raw]).decode
 class Message(msgspec.Struct, frozen=True):
     """One message. `id`: JSON text, empty where there is none. `method`: empty for a response.
 
-    `arguments`: JSON text of `params.arguments`, `raw_params`: of all params; empty where there are none. `cancels`:
-    the id of a request; `token`: for progress. `result`: of a response; `raw_result`: its JSON text.
+    `arguments`: JSON text of `params.arguments`, `raw_params`: of all params, for requests without arguments of their
+    own; empty where there are none. `cancels`: the id of a request; `token`: for progress. `result`: of a response;
+    `raw_result`: its JSON text.
     """
 
     id: bytes
@@ -90,40 +101,44 @@ def read(text: bytes) -> tuple[list[Message], bool]:
 
 def _message(value: dict[str, Any], text: bytes) -> Message:
     no_twin(value, _TOP)
-    top = _top(text)
-    raw_id = bytes(top.id)
-    if raw_id[:1] in (b"{", b"[", b"t", b"f"):
-        raise Ambiguous("malformed", "its id is neither a text nor a number")
     method = value.get("method")
     if method is None and "method" not in value:
         result = value.get("result")
         if isinstance(result, dict):
             no_twin(result, _RESULT)
-        return Message(raw_id, result=result, raw_result=bytes(top.result))
+        return Message(_checked(bytes(_id(text).id)), result=result, raw_result=bytes(_whole(text).result))
     if not isinstance(method, str):
         raise Ambiguous("malformed", "its method is no text")
     if "result" in value or "error" in value:
         raise Ambiguous("malformed", "it is a request and a response at once")
     params = value.get("params")
     if params is None:
-        return Message(raw_id, method)
+        return Message(_checked(bytes(_id(text).id)), method)
     if not isinstance(params, dict):
         raise Ambiguous("malformed", "its params are no object")
     no_twin(params, _PARAMS)
-    raw_params = bytes(top.params)
-    raws = _params(raw_params)
     meta = params.get("_meta")
-    has_meta = isinstance(meta, dict)
+    if meta is not None and not isinstance(meta, dict):
+        raise Ambiguous("malformed", "its _meta is no object")
+    top = _top(text)
+    raws = top.params
+    assert raws is not None
     return Message(
-        raw_id,
+        _checked(bytes(top.id)),
         method,
         params,
-        raw_params,
+        b"" if method in WITH_ARGUMENTS else bytes(_whole(text).params),
         bytes(raws.arguments),
         bytes(raws.cancels) if method == CANCELLED else b"",
-        bytes(_meta(bytes(raws.meta)).token) if has_meta else b"",
-        has_meta and PROTOCOL in params["_meta"],
+        bytes(raws.meta.token) if raws.meta is not None else b"",
+        meta is not None and PROTOCOL in meta,
     )
+
+
+def _checked(raw_id: bytes) -> bytes:
+    if raw_id[:1] in _NO_ID:
+        raise Ambiguous("malformed", "its id is neither a text nor a number")
+    return raw_id
 
 
 def loose(text: bytes) -> tuple[bytes, str] | None:

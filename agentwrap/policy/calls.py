@@ -103,5 +103,7 @@ def pin_answer(pin: McpPin, listed: str) -> Answer:
 
 def strictest(answers: Sequence[Answer]) -> Answer:
     """The one that counts among several policies: the first of the strictest ones; a named permission before none."""
+    if len(answers) == 1:
+        return answers[0]
     order = sorted(answers, key=lambda one: (_STRICTEST.index(one.verdict), one.rule == UNNAMED))
     return order[0]

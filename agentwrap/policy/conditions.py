@@ -33,7 +33,8 @@ def hold(rule: McpRule, arguments: Any, size: int, places: Places) -> bool:
 
     Raises Ambiguous where another reader could see another value.
     """
-    return all(_holds(one, rule.decision == "allow", arguments, size, places) for one in rule.when)
+    all_must = rule.decision == "allow"
+    return all(_holds(one, all_must, arguments, size, places) for one in rule.when)
 
 
 def _holds(condition: Condition, all_must: bool, arguments: Any, size: int, places: Places) -> bool:
@@ -61,9 +62,9 @@ def _found(value: Any, path: tuple[str, ...]) -> Iterable[Any]:
         if step == "*":
             return (one for member in value.values() for one in _found(member, rest))
         folded = step.casefold()
-        twin = next((name for name in value if name != step and name.casefold() == folded), None)
-        if twin is not None:
-            raise Ambiguous("repeated-name", f"some readers take the argument `{twin}` for `{step}`")
+        for name in value:
+            if name != step and name.casefold() == folded:
+                raise Ambiguous("repeated-name", f"some readers take the argument `{name}` for `{step}`")
         return _found(value[step], rest) if step in value else ()
     if isinstance(value, list):
         if step.isdecimal() and step.isascii():

@@ -92,10 +92,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def no_twin(members: Mapping[str, Any], known: Mapping[str, str]) -> None:
     """Raise Ambiguous where a member is called like a known one but for the case of its letters.
 
-    `known`: names by their folded form. Some readers take one for the other (Go's encoding/json folds case, the long s
-    and the Kelvin sign as well).
+    `known`: names by their folded form, which most of them are themselves. Some readers take one for the other (Go's
+    encoding/json folds case, the long s and the Kelvin sign as well).
     """
     for name in members:
+        if name in known:
+            continue
         meant = known.get(name.casefold())
         if meant is not None and meant != name:
             raise Ambiguous("repeated-name", f"some readers take `{name}` for `{meant}`")
