@@ -66,6 +66,11 @@ _KEYED: dict[type, tuple[str, ...]] = {
 }
 _ABSENT = {"type": "absent"}
 _CLIPPED_BYTES = 4096
+_MCP_LONGEST = (
+    *(("text", 4096), ("error", 4096), ("description", 4096), ("method", 1024), ("tool", 1024), ("id", 256)),
+    *(("name", 256), ("detail", 200)),
+)
+"""Where `mcp.decoder` cuts off what it tells."""
 
 
 class Stored(NamedTuple):
@@ -232,16 +237,19 @@ def _clip_arguments(event: ToolCall | McpCall, redactor: Redactor) -> ToolCall |
     return msgspec.structs.replace(event, arguments=kept, omitted_bytes=omitted)
 
 
-def _clip_text(event: ToolResult | McpResult, redactor: Redactor) -> ToolResult | McpResult:
+def _clip_text(event: ToolResult, redactor: Redactor) -> ToolResult:
     if event.size <= len(event.text) or len(event.text) < _CLIPPED_BYTES:
         return event
     return msgspec.structs.replace(event, text=redactor.cut_tail(event.text))
 
 
-def _clip_description(event: McpTool, redactor: Redactor) -> McpTool:
-    if len(event.description) < _CLIPPED_BYTES:
-        return event
-    return msgspec.structs.replace(event, description=redactor.cut_tail(event.description))
+def _clip_mcp(event: Any, redactor: Redactor) -> Any:
+    """A field that is as long as it may be was cut off."""
+    for name, most in _MCP_LONGEST:
+        value = getattr(event, name, b"")
+        if len(value) == most and isinstance(value, bytes):
+            event = msgspec.structs.replace(event, **{name: redactor.cut_tail(value)})
+    return _clip_arguments(event, redactor) if isinstance(event, McpCall) else event
 
 
 def _clip_data(event: Claim, redactor: Redactor) -> Claim:
@@ -255,9 +263,7 @@ def _clip_data(event: Claim, redactor: Redactor) -> Claim:
 _CLIPPED: dict[type, Callable[[Any, Redactor], Any]] = {
     ToolCall: _clip_arguments,
     ToolResult: _clip_text,
-    McpCall: _clip_arguments,
-    McpResult: _clip_text,
-    McpTool: _clip_description,
+    **dict.fromkeys((McpMessage, McpCall, McpResult, McpDecision, McpTool, McpFinding), _clip_mcp),
     Claim: _clip_data,
 }
 
