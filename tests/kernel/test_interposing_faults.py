@@ -4,12 +4,14 @@ import json
 import os
 import pty
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from relaying import HERE, SERVER, Relayed, relayed
+from relaying import HERE, SERVER, Relayed, relayed, seen
 from rows import MODES, mode_name, raw
+from wrapping import environment, program
 
 NOTIFIED = ("--debuggable",)
 ALL = pytest.mark.parametrize("options", MODES, ids=mode_name)
@@ -20,6 +22,9 @@ import json, subprocess, sys
 words = sys.argv[1:] or ["python3", {SERVER!r}]
 done = subprocess.run(words, input=b"hello\\n", stdout=subprocess.PIPE)
 print(json.dumps([done.returncode, done.stdout.decode().partition("\\n")[2]]))
+"""
+SET_ID = """
+int main(void) { char line[9] = {0}; printf("%d\\n", geteuid()); fgets(line, 9, stdin); fputs(line, stdout); return 0; }
 """
 SAID = [7, "echo hello\nbye\n"]
 
@@ -148,6 +153,41 @@ def test_a_server_that_nobody_named(tmp_path: Path, options: tuple[str, ...]) ->
     )
     (session,) = run.sessions
     assert (said, session["server"], session["how"], gaps(run)) == (SAID, "w", "pattern", [])
+
+
+@pytest.mark.parametrize("options", MODES, ids=mode_name)
+def test_a_server_of_another_user(options: tuple[str, ...]) -> None:
+    """Its pipes are its own: it may open them once more."""
+    if os.geteuid():
+        pytest.skip("only root may become another user")
+    with tempfile.TemporaryDirectory(prefix="agentwrap-", dir="/tmp") as made:
+        folder = Path(made)
+        folder.chmod(0o777)
+        words = ("python3", str(HERE / "client.py"), SERVER, made, "piped", "two sockets", "to a file")
+        as_other = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", *words)
+        natively = subprocess.run(as_other, cwd=made, env=environment(folder), capture_output=True, check=True).stdout
+        options = ("--no-intercept", "--no-undo", *options)
+        run = relayed(folder, *as_other, servers=ONE, options=options)
+        assert run.status == 0, run.stderr.decode()
+        for way, found in json.loads(run.stdout).items():
+            wanted = {**seen(json.loads(natively)[way]), "cwd": f"{made}/work"}
+            assert seen(found) == wanted
+        assert [session["server"] for session in run.sessions] == ["one", "one"]
+        assert gaps(run) == []
+
+
+@pytest.mark.parametrize("options", [one for one in MODES if one != NOTIFIED], ids=mode_name)
+def test_a_set_user_id_server(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Where its bit has its effect, as for root, it is relayed with it."""
+    if os.geteuid():
+        pytest.skip("only root's tracees gain the rights of another")
+    path = program(tmp_path, "set-id", "#include <stdio.h>\n#include <unistd.h>\n#include <string.h>\n" + SET_ID)
+    os.chown(path, 65534, 65534)
+    os.chmod(path, 0o4755)
+    said, run = talk(tmp_path, options, path, servers={"one": ["set-id"]})
+    assert said == [0, "hello\n"]
+    (session,) = run.sessions
+    assert session["down"] == "65534\nhello\n"
 
 
 @TWO

@@ -45,3 +45,31 @@ def test_in_a_container(
     made = container(profile)
     made.keep.append(clients.folder)
     check(clients, *clients.run(tier, made))
+
+
+def test_in_a_container_without_ptrace(clients: Clients, container: Callable[[str], Container]) -> None:
+    """A pipe can be opened once more, a socket cannot be had: its server runs unrelayed, and that is told."""
+    made = container("no-ptrace")
+    made.keep.append(clients.folder)
+    results, run = clients.run((), made)
+    for way in clients.ways:
+        assert seen(results[way]) == seen(clients.natively[way]), way
+    unseen = [way for way in ("one socket", "two sockets", "node") if way in clients.ways]
+    assert run.gaps().count("unrelayed-mcp") == len(unseen)
+    assert {results[way]["pid"] for way in unseen}.isdisjoint(session["pid"] for session in run.sessions)
+    assert len(run.sessions) == len(clients.wanted()) - len(unseen)
+
+
+@pytest.mark.parametrize("follow", ["trace", "calls"])
+def test_in_a_container_without_a_listener(
+    clients: Clients, container: Callable[[str], Container], follow: str
+) -> None:
+    """So, too, where nobody can lend the server a socket to send its own over."""
+    made = container("docker")
+    made.keep.append(clients.folder)
+    results, run = clients.run(("--follow", follow), made)
+    for way in clients.ways:
+        assert seen(results[way]) == seen(clients.natively[way]), way
+    unseen = [way for way in ("one socket", "two sockets", "node") if way in clients.ways]
+    assert run.gaps().count("unrelayed-mcp") == len(unseen)
+    assert len(run.sessions) == len(clients.wanted()) - len(unseen)

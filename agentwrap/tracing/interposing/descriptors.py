@@ -92,19 +92,17 @@ def others(pid: int, known: Sequence[Held]) -> list[tuple[Held, Held]]:
     return found
 
 
-def take(pid: int, one: Held) -> int:
-    """A descriptor of our own for it. Raises OSError: PermissionError where pidfd_getfd(2) is refused."""
+def take(pid: int, one: Held, access: int) -> int:
+    """A descriptor of our own for it; a pipe is open for `access` alone, and never waits for another side (fifo(7)).
+
+    Raises OSError: PermissionError where pidfd_getfd(2) is refused.
+    """
     if one.kind is Kind.PIPE:
         try:
-            return reopen(pid, one.number, one.access)
+            return os.open(f"/proc/{pid}/fd/{one.number}", access | os.O_NONBLOCK | os.O_CLOEXEC)
         except PermissionError:
             pass  # made by another user: it can still be taken
     return raw_calls.take(pid, pid, one.number)
-
-
-def reopen(pid: int, number: int, access: int) -> int:
-    """Open a pipe of `pid` once more. Never waits for another side (fifo(7))."""
-    return os.open(f"/proc/{pid}/fd/{number}", access | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def pipe_bytes(descriptor: int) -> int:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from agentwrap.mcp.handover import Ends
 from agentwrap.tracing.interposing import descriptors
 from agentwrap.tracing.interposing.descriptors import Held, Kind
-from agentwrap.tracing.interposing.swap import Standard
+from agentwrap.tracing.interposing.swap import Standard, taken
 
 _ADDFD, _SETFD = 0xC0182103, 1  # linux/seccomp.h
 _pack = struct.Struct("=QIIII").pack
@@ -42,16 +42,19 @@ def give(
             ours.callback(os.close, descriptor)
             return descriptor
 
-        client_in, client_out = (keep(descriptors.take(pid, one)) for one in standard)
+        client_in, client_out = map(keep, taken(pid, standard))
         for one, client in zip(standard, (client_in, client_out), strict=True):
             if one.kind is Kind.SOCKET and not descriptors.is_stream(client):
                 raise OSError("a socket that is no stream of this machine")
+        owner = os.stat(f"/proc/{pid}")
         for_input, server_in = map(keep, _pair(standard.input, client_in, server_reads=True))
         for_output, server_out = for_input, server_in
         if standard.is_one:
             server_out = keep(os.dup(server_in))
         else:
             for_output, server_out = map(keep, _pair(standard.output, client_out, server_reads=False))
+        for descriptor in (for_input, for_output):
+            _give_to(owner, descriptor)
         new = {standard.input: (for_input, client_in), standard.output: (for_output, client_out)}
         # What closes at the exec need not be changed.
         same = [(place, one) for place, one in descriptors.others(pid, standard) if not place.closes]
@@ -71,6 +74,15 @@ def _pair(like: Held, client: int, *, server_reads: bool) -> tuple[int, int]:
         descriptors.size_as(theirs, client)
     fcntl.fcntl(theirs, fcntl.F_SETFL, fcntl.fcntl(theirs, fcntl.F_GETFL) | like.status_flags)
     return theirs, ours
+
+
+def _give_to(owner: os.stat_result, descriptor: int) -> None:
+    """A pipe belongs to who made it, and only its owner may open it once more (/dev/stdin)."""
+    if owner.st_uid != os.geteuid():
+        try:
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        except OSError:
+            pass  # we may not give anything away
 
 
 def _put(listener: int, request: int, places: list[_Place], then: Callable[[], None]) -> None:

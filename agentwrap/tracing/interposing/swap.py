@@ -12,7 +12,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -37,6 +37,12 @@ class Standard(NamedTuple):
 
     input: Held
     output: Held
+
+    @property
+    def is_open(self) -> bool:
+        """Whether one can be read and the other written, and still after an exec."""
+        wrong = self.input.access == os.O_WRONLY or self.output.access == os.O_RDONLY
+        return not wrong and not any(one.closes for one in self)
 
     @property
     def is_one(self) -> bool:
@@ -78,6 +84,12 @@ def swap(pid: int, standard: Standard, hand_over: Callable[[Ends], None], lend: 
         return new.identity
 
 
+def taken(pid: int, standard: Standard) -> Iterator[int]:
+    """Descriptors of our own for both, each open for one direction where that can be. Raises OSError."""
+    yield descriptors.take(pid, standard.input, os.O_RDONLY)
+    yield descriptors.take(pid, standard.output, os.O_WRONLY)
+
+
 def _must(result: int, what: str) -> int:
     if result < 0:
         raise InjectionError(f"{what}: {os.strerror(-result)}")
@@ -110,7 +122,7 @@ def _take(
 ) -> Ends:
     """Descriptors of our own, closed with `ours`."""
     try:
-        found = [_keep(ours, descriptors.take(pid, one)) for one in standard]
+        found = [_keep(ours, one) for one in taken(pid, standard)]
         found += [_keep(ours, _relay_end(pid, one.relay)) for one in made]
     except PermissionError:
         if lend is None:
@@ -136,7 +148,7 @@ def _relay_end(pid: int, number: int) -> int:
     one = descriptors.held(pid, number)
     if one is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    return descriptors.take(pid, one)
+    return descriptors.take(pid, one, one.access)
 
 
 def _sent(inject: Injection, numbers: Sequence[int], ours: ExitStack, lend: Lend) -> list[int]:

@@ -25,7 +25,7 @@ from agentwrap.tracing.interposing.giving import give
 from agentwrap.tracing.interposing.injection import GoneError, Injection, InjectionError
 from agentwrap.tracing.interposing.matcher import Matcher
 from agentwrap.tracing.interposing.swap import Standard, swap
-from agentwrap.tracing.interposing.words import as_called, speaks_of_mcp
+from agentwrap.tracing.interposing.words import as_called, name_of, speaks_of_mcp
 from agentwrap.tracing.processes import Process
 
 _HOW: dict[str, McpHow] = {"hand": "hand", "policy": "pattern"}
@@ -129,8 +129,7 @@ class Interposer:
         lent = self._lent.pop(tid, None) if number == _MKDIR else None
         if lent is None:
             return False
-        if not self._answers.descriptor(request, lent.fileno(), close_on_exec=True):
-            self._answers.error(request, errno.EMFILE)
+        self._answers.descriptor(request, lent.fileno(), close_on_exec=True)
         return True
 
     # What begins
@@ -169,7 +168,7 @@ class Interposer:
         """What is to be swapped; None where nothing is. Raises OSError where it would have to be, and cannot."""
         whatever = server.by_hand or self._gated
         standard = _standard(process.pid)
-        if standard is None or any(one.closes for one in standard):
+        if standard is None or not standard.is_open:
             if whatever:
                 raise OSError("it has no standard input or output")
             return None
@@ -250,7 +249,7 @@ class Interposer:
 
 def _server_of(declared: Declared, path: bytes, argv: tuple[bytes, ...]) -> Server:
     how = _HOW.get(declared.client, "config")
-    return Server(declared.name, how, declared.config, declared.client == "hand", path, argv)
+    return Server(declared.name or name_of(argv), how, declared.config, declared.client == "hand", path, argv)
 
 
 def _standard(pid: int) -> Standard | None:

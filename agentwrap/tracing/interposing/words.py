@@ -1,6 +1,7 @@
 """What the words of an exec say: how a script was called, and whether they speak of MCP at all. Pure."""
 
 import re
+from collections.abc import Iterator
 from os.path import basename
 
 _INTERPRETER_WORDS = 8
@@ -35,13 +36,22 @@ def speaks_of_mcp(argv: tuple[bytes, ...]) -> bool:
 
     A guess, for telling that something may have been missed.
     """
-    if not argv:
-        return False
-    program = basename(argv[0])
-    if _SPEAKS.search(program):
-        return True
-    words = argv[1:] if _LAUNCHER.fullmatch(program) else ()
-    return any(_SPEAKS.search(_package(word)) for word in words if not re.search(rb"\s", word))
+    return any(_SPEAKS.search(name) for name in _names(argv))
+
+
+def name_of(argv: tuple[bytes, ...]) -> bytes:
+    """What to call a server that has no name: what speaks of MCP in its command line, else its program's name."""
+    names = tuple(_names(argv))
+    return next((name for name in names if _SPEAKS.search(name)), names[0] if names else b"")
+
+
+def _names(argv: tuple[bytes, ...]) -> Iterator[bytes]:
+    """The program's name, and, where it says nothing itself, those of what it is to run."""
+    if argv:
+        program = basename(argv[0])
+        yield program
+        words = argv[1:] if _LAUNCHER.fullmatch(program) else ()
+        yield from (_package(word) for word in words if not re.search(rb"\s", word))
 
 
 def _package(word: bytes) -> bytes:

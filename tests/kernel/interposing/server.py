@@ -12,6 +12,14 @@ def kind(number: int) -> str:
     return target.partition(":")[0] if target[:5] != "/tmp/" else "file"
 
 
+def opens_again(number: int) -> bool:
+    try:
+        os.close(os.open(f"/dev/fd/{number}", os.O_WRONLY if number else os.O_RDONLY))
+    except OSError:
+        return False
+    return True
+
+
 def facts() -> dict[str, object]:
     numbers = sorted(int(name) for name in os.listdir("/proc/self/fd"))[:-1]  # the last one is the listing's own
     flags = {n: fcntl.fcntl(n, fcntl.F_GETFL) for n in (0, 1)}
@@ -21,6 +29,7 @@ def facts() -> dict[str, object]:
         "descriptors": {n: kind(n) for n in numbers},
         "flags": flags,
         "sizes": [fcntl.fcntl(n, fcntl.F_GETPIPE_SZ) for n in (0, 1) if kind(n) == "pipe"],
+        "opens again": [opens_again(n) for n in (0, 1)],
         "one": os.path.sameopenfile(0, 1),
         "merged": os.path.sameopenfile(1, 2),
         "signals": {name: value for name, value in signals.items() if name != "SigQ:"},
