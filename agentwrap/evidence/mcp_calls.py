@@ -174,7 +174,10 @@ class McpCalls:
             talk.tools[name] = row
 
     def _finding(self, row: Row) -> None:
-        if (talk := self._talk(row)) is not None:
+        server = row.data.get("server")
+        same = (one for one in reversed(self.sessions.values()) if one.began.data.get("server") == server)
+        talk = self._talk(row) or next(same, None)
+        if talk is not None:
             talk.findings.append(row)
 
 

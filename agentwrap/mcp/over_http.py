@@ -8,6 +8,7 @@ from agentwrap.mcp.sessions import Session, Sessions, Told
 
 _EXCHANGES_MAX = 4096
 _ERROR = 400
+_ENDS = ("approved", "refused", "expired", "cancelled")
 
 
 class _Exchange:
@@ -40,7 +41,8 @@ class OverHttp:
     def judged(self, news: McpJudged) -> None:
         """A verdict about a message of an exchange: mostly before that is told."""
         one = self._exchange(news.exchange)
-        told = one.asked if news.up else one.answered
+        # Of a stream's messages each is judged before it is told; only a hold's end is heard of afterwards.
+        told = one.asked if news.up else one.answered if news.verdict in _ENDS else None
         if one.session is None or told is None:
             one.early.append(news)
         else:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 
 from agentwrap.events import (
-    AskAnswered,
     Body,
     Content,
     Gap,
@@ -41,9 +40,8 @@ _DECISIONS: dict[str, Decision] = {
     "expired": "deny",
     "cancelled": "deny",
 }
-_STOPPED = frozenset({"deny", "hold"})
+_STOPPED = frozenset({"deny", "hold", "cancelled"})
 _PIECE = Rpc("invalid")
-_ASKS_MAX = 1000
 _UNRELAYED_MAX = 100
 
 
@@ -60,8 +58,6 @@ class Sessions:
         self._open: dict[Session, None] = {}
         self._servers: set[bytes] = set()
         self._named: dict[bytes, ToolCall] = {}
-        self._approvers: dict[str, bytes] = {}
-        self._approved: dict[str, tuple[Session, Call | None, bytes]] = {}
 
     def open(
         self,
@@ -154,6 +150,10 @@ class Sessions:
         )
         self._notice(session, rpc, data, at_ns, piece)
         verdicts = {one.part: one for one in judged}
+        for one in judged if rpc.sort != "request" else ():
+            # An answer that does not go on is none to whoever asked.
+            if one.part < len(parts) and parts[one.part].sort == "response":
+                self._refuse(told, one)
         for at, (part, call) in enumerate(zip(parts, told.calls, strict=True)):
             tool = self._step(session, part, call, up, at_ns, verdicts.get(at), ours=ours)
             told.methods.append(part.method)
@@ -198,12 +198,10 @@ class Sessions:
 
     def judged(self, session: Session, told: Told, news: McpJudged) -> None:
         """A verdict about a message that was told: also the end of a hold."""
-        call = told.calls[news.part] if news.part < len(told.calls) else None
-        if call is not None:
-            self._calls.refuse(call, news.verdict)
+        call = self._refuse(told, news)
         decision = _DECISIONS.get(news.verdict)
-        if decision is None:
-            return
+        if decision is None or (news.verdict == "cancelled" and b"notifications/cancelled" in told.methods):
+            return  # a cancellation that does not go on, for what it cancels did not either
         place = news.part < len(told.methods)
         self._emit(
             McpDecision(
@@ -227,17 +225,12 @@ class Sessions:
                 on_behalf_of=news.on_behalf_of,
             )
         )
-        if news.verdict == "approved" and news.ask and news.on_behalf_of:
-            self._approved[news.ask] = (session, call, news.on_behalf_of)
-            self._self_approval(news.ask, news.at_ns)
 
-    def _self_approval(self, ask: str, at_ns: int) -> None:
-        """The approver is whom the agent acts for: both halves may be heard of first."""
-        if ask not in self._approved or ask not in self._approvers:
-            return
-        session, call, person = self._approved.pop(ask)
-        if self._approvers.pop(ask) == person:
-            self._calls.find("self-approval", session, at_ns, call, person + b" approved what is done on their behalf")
+    def _refuse(self, told: Told, news: McpJudged) -> Call | None:
+        call = told.calls[news.part] if news.part < len(told.calls) else None
+        if call is not None:
+            self._calls.refuse(call, news.verdict)
+        return call
 
     def gone(self, told: Told, at_ns: int, ending: McpResultEnding = "unanswered", error: bytes = b"") -> None:
         """No answer to a message's calls can come any more (HTTP: its response is over)."""
@@ -281,11 +274,6 @@ class Sessions:
                     self._calls.called(item)
                 case ToolResult():
                     self._calls.told(item.tool, item.at_ns)
-                case AskAnswered() if item.approver:
-                    self._approvers[item.ask] = item.approver
-                    if len(self._approvers) > _ASKS_MAX:
-                        del self._approvers[next(iter(self._approvers))]
-                    self._self_approval(item.ask, item.at_ns)
                 case _:
                     pass
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from mcp_told import MODERN, Told, spelled
 
 from agentwrap.events import (
-    AskAnswered,
     Content,
     McpCall,
     McpDecision,
@@ -21,6 +20,7 @@ from agentwrap.events import (
     McpResult,
     McpSaid,
     McpSession,
+    McpTool,
 )
 from agentwrap.mcp import calls, decoder, lines, state
 
@@ -304,19 +304,28 @@ def test_a_held_call_that_is_cancelled() -> None:
     assert (ends(told), [one.verdict for one in told.of(McpDecision)]) == ([("k1", "cancelled")], ["deny"])
 
 
-@pytest.mark.parametrize("answered_first", [True, False])
-@pytest.mark.parametrize(("approver", "found"), [(b"ann", ["self-approval"]), (b"bob", [])])
-def test_who_approves_their_own_agent_is_found(answered_first: bool, approver: bytes, found: list[str]) -> None:
+def test_a_cancelled_hold_as_the_relay_tells_it() -> None:
     told = Told().open()
-    told.judged("hold", 1, ask="r1", on_behalf_of=b"ann")
+    told.judged("hold", 1, ask="r1")
     told.call(1, "merge")
-    answered = AskAnswered(at_ns=told.now(), ask="r1", answer="once", approver=approver)
-    if answered_first:
-        told.decoder.see([answered])
-    told.judged("approved", 1, ask="r1", on_behalf_of=b"ann")
-    if not answered_first:
-        told.decoder.see([answered])
-    assert findings(told) == found
+    told.judged("cancelled", 1, ask="r1", rule=b"r")
+    told.judged("cancelled", 2)
+    told.up({"method": "notifications/cancelled", "params": {"requestId": 1}})
+    assert (ends(told), [one.call for one in told.of(McpDecision)]) == ([("k1", "cancelled")], ["k1"])
+    assert [one.passed for one in told.of(McpMessage)] == [False, False]
+
+
+def test_an_answer_that_does_not_go_on_and_what_is_said_instead() -> None:
+    told = Told().open()
+    told.ask(1, "tools/list")
+    told.judged("deny", 1, up=False, rule=b"pin")
+    told.answer(1, {"tools": [{"name": "search"}]})
+    said = spelled({"id": 1, "error": {"code": 1, "message": "not the pinned tool"}})
+    told.decoder.feed(McpSaid(session=1, at_ns=told.now(), up=False, data=said))
+    assert (ends(told), [one.call for one in told.of(McpDecision)]) == ([("k1", "denied")], ["k1"])
+    assert [(one.passed, one.ours) for one in told.of(McpMessage)] == [(True, False), (False, False), (True, True)]
+    assert [one.name for one in told.of(McpTool)] == [b"search"]
+    assert findings(told) == []
 
 
 def test_verdicts_on_members_of_a_batch() -> None:
