@@ -191,7 +191,7 @@ class Desk:
                 self._tell_tries(more)
 
     def _settle(self, given: Given) -> None:
-        """Record how it ended, then tell the gateway."""
+        """Record how it ended, then tell whoever asked."""
         word = given.outcome if given.outcome in (*ANSWERS, "expired") else "deny"
         call = self._calls.pop(given.waiting.ask, None)
         told: list[Item] = [_event(given, self._now())]
@@ -205,6 +205,9 @@ class Desk:
             word = "deny"  # what is not on disk was not allowed
             raise
         finally:
+            if call is not None and word == "deny" and given.reason:
+                # Their own line, before the answer: whoever asked tells the model.
+                self._tell(f"W{given.waiting.ask} {text.escape(given.reason)}".encode("utf-8", "replace"))
             self._tell(f"Y{given.waiting.ask} {word}".encode())
 
     def _objection(self, waiting: Waiting, answer: GiveAnswer, uid: int) -> str:

@@ -105,6 +105,8 @@ class Listings:
         )
         if before and before != digest:
             self._find("tool-changed", session, name, b"listed before with another description or schema", at_ns)
+        elif (pinned := self._pinned(session.server, name)) and digest not in (pinned, before):
+            self._find("tool-changed", session, name, b"listed as another one than the policy holds it to", at_ns)
         if shadows and (session.server, name, shadows) not in self._shadowed and len(self._shadowed) < KNOWN_MAX:
             self._shadowed.update({(session.server, name, shadows), (shadows, name, session.server)})
             self._find("tool-shadowed", session, name, shadows + b" has a tool of that name, too", at_ns)

@@ -323,7 +323,8 @@ def test_who_approves_for_themselves_is_told_with_the_answer(run: Run, approver:
 def test_somebody_elses_word_and_a_denial_are_no_self_approval(run: Run) -> None:
     run.desk.hear([call("r1"), call("r2")])
     assert isinstance(client.ask(run.path, GiveAnswer("r1", "once", "lee")), Taken)
-    assert isinstance(client.ask(run.path, GiveAnswer("r2", "deny", "dana")), Taken)
+    assert isinstance(client.ask(run.path, GiveAnswer("r2", "deny", "dana", "not\nnow \u20ac")), Taken)
+    assert run.log[-2:] == ["Wr2 not\\nnow \u20ac".encode(), b"Yr2 deny"]
     assert not any(isinstance(one, McpFinding) for one in run.log)
 
 

@@ -100,4 +100,6 @@ def test_the_digest_that_the_policy_wants_is_told() -> None:
     told.decoder = McpDecoder(told.items.append, lambda *tool: "ab" if tool == (b"tickets", b"a") else "")
     told.open()
     listed(told, tool("a"), tool("b"))
-    assert [one.pinned for one in told.of(McpTool)] == ["ab", ""]
+    listed(told, tool("a"), tool("b"))
+    assert [one.pinned for one in told.of(McpTool)] == ["ab", ""] * 2
+    assert [(one.what, one.tool) for one in told.of(McpFinding)] == [("tool-changed", b"a")]

@@ -45,6 +45,7 @@ class Held(msgspec.Struct):
     settle: "Callable[[Held, Answered], None]"
     ask: str = ""
     count: int = 0  # how often its sender was told
+    reason: bytes = b""  # of a human who denied it
     asked: bool = False
     gone: bool = False
     _until: float = 0.0
@@ -88,6 +89,11 @@ class Asks:
             return
         self._remove(held)
         held.settle(held, _WORDS[answer])
+
+    def because(self, ask: str, reason: bytes) -> None:
+        """Why the next line denies it, as its sender is told."""
+        if (held := self._waiting.get(ask)) is not None:
+            held.reason = reason
 
     def withdraw(self, held: Held, reason: bytes) -> None:
         """Who asked is gone, or wants it no more: there is nothing to answer."""

@@ -184,7 +184,8 @@ class Judged:
             return
         self._held.remove(held)
         way, told = self._way(held.up), _TOLD[answered]
-        why = {"approved": b"", "refused": b"a human denied it", "expired": b"nobody answered in time"}[told]
+        denied = b"a human denied it" + (b": " + held.reason if held.reason else b"")
+        why = {"approved": b"", "refused": denied, "expired": b"nobody answered in time"}[told]
         self._tell(held.up, held.line, _because(held.verdict, why), told, held.ask)
         self._link.send()
         if told == "approved":

@@ -134,6 +134,18 @@ def test_a_held_call_that_is_denied_is_answered(gated: Gated, word: str, why: st
     assert verdicts(relayed) == [(1, "hold", "r1"), (1, "refused" if word == "deny" else "expired", "r1")]
 
 
+def test_why_a_human_denied_it_is_told(gated: Gated) -> None:
+    relayed, pair = gated()
+    os.write(pair.write, call("x", "hold"))
+    waiting(relayed)
+    relayed.relay.tell("Wr1 not n\u00f6w".encode())
+    relayed.relay.tell(b"Wr9 of nothing")
+    relayed.relay.tell(b"Yr1 deny")
+    assert read_line(pair.read) == answer(b'"x"', "a human denied it: not n\u00f6w") + b"\n"
+    pair.close()
+    relayed.closed()
+
+
 def test_who_has_no_human_is_denied_at_once(gated: Gated) -> None:
     relayed, pair = gated(unattended=True)
     os.write(pair.write, call(1, "hold"))
