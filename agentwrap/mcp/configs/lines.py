@@ -125,14 +125,20 @@ def _is_interpreter(base: bytes) -> bool:
 
 
 def scripts(start: Start) -> tuple[int, ...]:
-    """Which words of argv may be the script that was asked for: with its interpreter, and that one's options, before.
+    """Which word of argv may be the script that was asked for: with its interpreter, and that one's options, before.
 
-    Where the kernel says which file was asked for (AT_EXECFN), it is that word; else, behind a known interpreter, every
-    early word that is a path.
+    Where the kernel says which file was asked for (AT_EXECFN), it is that word; else, behind a known interpreter, its
+    first word that is no option, if that is a path. Those after it are the script's own: a client may be given the
+    command of a server.
     """
     early = start.argv[1:_MAX_BEFORE]
     if start.path and start.path in early and start.path != start.argv[0]:
         return (early.index(start.path) + 1,)
-    if not _is_interpreter(start.argv[0].rpartition(b"/")[2]):
+    base = start.argv[0].rpartition(b"/")[2]
+    if not _is_interpreter(base):
         return ()
-    return tuple(number for number, word in enumerate(early, 1) if b"/" in word and not word.startswith(b"-"))
+    for number, word in enumerate(early, 1):
+        between = base == b"env" and (b"=" in word or _is_interpreter(word))
+        if not between and not word.startswith(b"-"):
+            return (number,) if b"/" in word else ()
+    return ()

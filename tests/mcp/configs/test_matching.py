@@ -62,6 +62,9 @@ def test_the_kernel_shows_the_same_command(declared: str, started: str, path: st
         ("node server.js", "node other.js"),
         ("node server.js", "nodejs-like server.js"),
         ("node server.js", "echo node server.js"),
+        ("node server.js", "python client.py /usr/bin/node server.js"),
+        ("node server.js", "python /w/client.py /usr/bin/node server.js"),
+        ("node server.js", "python -u /w/client.py /usr/bin/node server.js"),
         ("npx -y pkg", "ls -l /usr/bin/npx -y pkg"),
         ("npx -y pkg", "sh -c npx -y pkg"),
         ("/opt/s", "/opt/other/s"),
@@ -131,6 +134,17 @@ def test_the_nearest_declaration_gives_the_name() -> None:
     assert Matcher([other]).match(b"", (b"srv",), b"/w") is other
 
 
+def test_no_file_that_is_written_during_a_run_gives_a_server_another_name() -> None:
+    before = Declared(b"github", "claude-code", command=b"srv")
+    matcher = Matcher([before], look=lambda _folders, _whole: [here])
+    here = Declared(b"harmless", "mcp.json", scope="project", command=b"srv", folder=b"/w")
+    matcher.start()
+    assert matcher.look_again(LOOK_AGAIN_NS)
+    assert matcher.match(b"", (b"srv",), b"/w") is before
+    matcher.learn([stdio("other")])
+    assert matcher.match(b"", (b"other",), b"/w") is not None
+
+
 def test_the_agent_that_was_seen_gives_the_name() -> None:
     cursor = Declared(b"c", "cursor", command=b"srv")
     codex = Declared(b"x", "codex", command=b"srv")
@@ -154,12 +168,6 @@ def test_a_policy_names_servers_by_a_pattern(glob: bytes, line: bytes, same: boo
     declared = Declared(b"p", "policy", pattern=glob)
     argv = tuple(line.split(b" "))
     assert (Matcher([declared]).match(argv[0], argv, b"/w") is declared) is same
-
-
-def test_a_pattern_without_a_name_gives_the_programs() -> None:
-    found = Matcher([Declared(b"", "policy", pattern=b"npx *")]).match(b"", (b"npx", b"-y", b"@x/server-fs"), b"/w")
-    assert found is not None
-    assert (found.name, found.client) == (b"server-fs", "policy")
 
 
 def test_a_declaration_comes_before_a_pattern() -> None:
@@ -238,3 +246,10 @@ def test_every_line_without_placeholders_is_its_own(words: list[str]) -> None:
     if not raw[0].rpartition(b"/")[2] or b"$" in raw[0] or b"{" in raw[0] or raw[0].lower() == b"cmd":
         return
     assert started is declared
+
+
+def test_a_client_that_is_given_a_servers_command_is_not_that_server() -> None:
+    matcher = Matcher([Declared(b"one", "mcp.json", command=b"/usr/bin/python3", arguments=(b"/srv/server.py",))])
+    server = (b"/usr/bin/python3", b"/srv/server.py")
+    assert matcher.match(b"/usr/bin/node", (b"node", b"/srv/client.mjs", *server), b"/work") is None
+    assert matcher.match(server[0], server, b"/work") is not None
