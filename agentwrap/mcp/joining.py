@@ -146,8 +146,9 @@ class Joining:
 
     def _by_time(self, call: _Waiting) -> Iterator[Joined]:
         open_ones = [tool for tool in self._tools.values() if not tool.used and tool.name in call.names]
-        others = sum(1 for one in self._waiting.values() if one.names & call.names)
-        if len(open_ones) == 1 and others == 1:
+        if len(open_ones) != 1:
+            return  # most calls of a run without a model: the others need not be looked at for each
+        if sum(1 for one in self._waiting.values() if one.names & call.names) == 1:
             del self._waiting[call.name]
             open_ones[0].used += 1
             yield call.name, open_ones[0].tool, "time"
