@@ -150,7 +150,7 @@ def bytes_of(path: bytes) -> tuple[bytes | None, str]:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None, "no regular file"
         try:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(MAX_BYTES + 1) or b""  # None where reading would wait (some of /proc)
         except OSError as error:
             return None, str(error.strerror)
     return (data, "") if len(data) <= MAX_BYTES else (None, f"larger than {MAX_BYTES >> 20} MiB")

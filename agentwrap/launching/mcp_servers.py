@@ -46,6 +46,7 @@ class Servers:
         self._matcher = Matcher(declared, environment=environment, look=self._look, fetch=_fetch)
         if command:
             self._matcher.observe(command, cwd)
+        self._matcher.start()
         self._told_of: set[tuple[bytes, str]] = set()
         self._tell: Callable[[list[Gap]], None] | None = None
         self._changed = True

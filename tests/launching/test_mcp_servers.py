@@ -10,6 +10,7 @@ import pytest
 from agentwrap.events import Coverage, Gap
 from agentwrap.launching.mcp_files import MAX_BYTES, Files
 from agentwrap.launching.mcp_servers import Servers, coverage, words_of
+from agentwrap.mcp.configs import places
 from agentwrap.mcp.declared import Declared
 
 Write = Callable[[str, object], Path]
@@ -222,3 +223,10 @@ def test_the_statements(home: Path, project: Path, write: Write) -> None:
     assert coverage(servers, relayed="x", gated=False, model=unread)[1].tier == "none"
     one = Declared(b"a", "codex")
     assert words_of([one], 1) == "1 server declared (codex 1) in one configuration"
+
+
+def test_the_page_names_every_file_of_a_project_and_of_the_machine() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "mcp-servers.md").read_text("utf-8")
+    of_projects = [os.fsdecode(place.source.config) for place in places.of_project(b"")]
+    of_machine = [os.fsdecode(one.source.config) for one in places.of_user_and_system({})]
+    assert [name for name in (*of_projects, *of_machine) if f"`{name}`" not in page] == []

@@ -7,10 +7,8 @@ functions that it is given. Nothing once declared is forgotten: an agent may rem
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-import msgspec
-
 from agentwrap.mcp.configs.lines import Line, Start, lines_of, scripts
-from agentwrap.mcp.configs.named import by_hand, names_servers, observed, program_name
+from agentwrap.mcp.configs.named import by_hand, names_servers, observed
 from agentwrap.mcp.configs.placeholders import Known
 from agentwrap.mcp.declared import Client, Declared
 
@@ -52,7 +50,8 @@ class Matcher:
         # By the last part of the command's name (empty: any) and the number of arguments.
         self._shapes: dict[tuple[bytes, int], list[Line]] = {}
         self._globs: list[tuple[re.Pattern[bytes], Declared]] = []
-        self._known: dict[Declared, None] = {}
+        self._known: dict[Declared, bool] = {}  # whether it was declared from the start
+        self._started = False
         self._lines = 0
         self._folders: dict[bytes, None] = {}
         self._looked_ns = -LOOK_AGAIN_NS
@@ -60,6 +59,10 @@ class Matcher:
         self._clients: set[Client] = set()
         self.problems: list[str] = []
         self.learn(declared)
+
+    def start(self) -> None:
+        """The run begins: what is declared from now on may be the agent's own doing."""
+        self._started = True
 
     @property
     def known(self) -> tuple[Declared, ...]:
@@ -72,7 +75,7 @@ class Matcher:
         for one in declared:
             if one in self._known or self._lines >= _MAX_LINES:
                 continue
-            self._known[one] = None
+            self._known[one] = not self._started
             if one.pattern:
                 self._globs.append((_glob(one.pattern), one))
             for line in lines_of(one, Known(self._environment, self._home, one.folder)):
@@ -84,7 +87,8 @@ class Matcher:
         """The server that begins here. `path`: the file asked for (AT_EXECFN), or the image.
 
         The nearest declaration wins: of the agent's command line, of the project that `cwd` is in, of the user, of the
-        machine; last those of agents that were not seen in this run. A pattern without a name gives the program's.
+        machine; last those of agents that were not seen in this run. But what was declared before the run began comes
+        first: an agent gives a server no other name by writing a file.
         """
         if not argv:
             return None
@@ -101,12 +105,7 @@ class Matcher:
                 del self._folders[next(iter(self._folders))]
             self._folders[cwd] = None
             self._new_folder = True
-        if not found:
-            return None
-        nearest = min(found, key=lambda one: self._distance(one, cwd))
-        if not nearest.name:
-            return msgspec.structs.replace(nearest, name=program_name(argv))
-        return nearest
+        return min(found, key=lambda one: self._distance(one, cwd)) if found else None
 
     def _fitting(self, start: Start, script: int, found: list[Declared]) -> None:
         bases = {start.argv[script].rpartition(b"/")[2], b""}
@@ -123,10 +122,11 @@ class Matcher:
         texts = {b" ".join((head, *argv[1:])) for argv in ways for head in (argv[0], argv[0].rpartition(b"/")[2])}
         return [one for glob, one in self._globs if any(glob.match(text) for text in texts)]
 
-    def _distance(self, declared: Declared, cwd: bytes) -> tuple[bool, bool, int, int]:
+    def _distance(self, declared: Declared, cwd: bytes) -> tuple[bool, bool, bool, int, int]:
         elsewhere = bool(declared.folder) and not (cwd + b"/").startswith(declared.folder.rstrip(b"/") + b"/")
         unseen = bool(self._clients) and declared.client not in self._clients and declared.client != "mcp.json"
-        return elsewhere, unseen, _SCOPES.index(declared.scope), -len(declared.folder)
+        late = not self._known.get(declared, False)
+        return late, elsewhere, unseen, _SCOPES.index(declared.scope), -len(declared.folder)
 
     def observe(self, argv: tuple[bytes, ...], cwd: bytes) -> bool:
         """A program began: note which agent it is, and the servers that its command line names; whether any is new."""

@@ -165,27 +165,6 @@ def by_hand(argv: tuple[bytes, ...]) -> bytes | None:
     return _name_of(argv[at + 1 :])
 
 
-_LAUNCHERS = frozenset(
-    {
-        *(b"npx", b"npm", b"exec", b"pnpm", b"pnpx", b"dlx", b"yarn", b"bunx", b"bun", b"node", b"deno", b"x", b"run"),
-        *(b"uvx", b"uv", b"pipx", b"tool", b"python", b"python3", b"env", b"sh", b"bash", b"docker", b"podman"),
-    }
-)
-
-
-def program_name(argv: tuple[bytes, ...]) -> bytes:
-    """What to call a server of which only the command line is known: the program behind launchers and their options.
-
-    `npx -y @scope/server-files@1.2 /w` is `server-files`, `python -m mcp_server_git` is `mcp_server_git`.
-    """
-    for word in argv[:_MAX_WORDS]:
-        base = word.rstrip(b"/").rpartition(b"/")[2]
-        if base and base not in _LAUNCHERS and not word.startswith(b"-") and b"=" not in word:
-            name = base[:1] + base[1:].partition(b"@")[0]
-            return name.removesuffix(b".js").removesuffix(b".mjs").removesuffix(b".py") or base
-    return argv[0].rpartition(b"/")[2] if argv else b""
-
-
 def _name_of(words: tuple[bytes, ...]) -> bytes | None:
     """`--name N`, or the last part of the command's name; None where there is no command."""
     name = b""

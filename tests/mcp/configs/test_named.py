@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentwrap.mcp.configs.formats import Found
-from agentwrap.mcp.configs.named import by_hand, names_servers, observed, overrides, program_name, references
+from agentwrap.mcp.configs.named import by_hand, names_servers, observed, overrides, references
 from agentwrap.mcp.declared import Declared
 
 
@@ -73,27 +73,9 @@ def test_our_own_command_says_the_name(line: str, name: bytes | None) -> None:
     assert by_hand(words(line)) == name
 
 
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("npx -y @scope/server-files@1.2.3 /w", b"server-files"),
-        ("/usr/bin/python3 -m mcp_server_git --x", b"mcp_server_git"),
-        ("node /opt/a/dist/server.js", b"server"),
-        ("uv tool run mcp-fetch", b"mcp-fetch"),
-        ("env A=1 /opt/srv", b"srv"),
-        ("docker run -i --rm img/server:tag", b"server:tag"),
-        ("/usr/bin/node", b"node"),
-        ("@x", b"@x"),
-    ],
-)
-def test_a_program_has_a_name(line: str, name: bytes) -> None:
-    assert program_name(words(line)) == name
-
-
 @given(st.lists(st.binary(max_size=12) | st.sampled_from([b"mcp", b"agentwrap", b"--name", b"--", b"--mcp-config"])))
 def test_no_command_line_raises(argv: list[bytes]) -> None:
     by_hand(tuple(argv))
-    program_name(tuple(argv))
     observed(tuple(argv), (), lambda file: file)
 
 
