@@ -84,7 +84,7 @@ def plain_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunAs]:
         *,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
-        timeout: float = 60,
+        timeout: float = 300,
     ) -> "subprocess.CompletedProcess[str]":
         environment = {key: value for key, value in os.environ.items() if not key.startswith("XDG_")}
         environment |= {"HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}

@@ -151,7 +151,7 @@ class Container:
         return spec
 
     def run(
-        self, argv: Sequence[str], *, cwd: Path = Path("/"), env: dict[str, str] | None = None, timeout: float = 60
+        self, argv: Sequence[str], *, cwd: Path = Path("/"), env: dict[str, str] | None = None, timeout: float = 300
     ) -> "subprocess.CompletedProcess[str]":
         """Run a command in a new container and take it down, whatever happens."""
         with ExitStack() as undo:

@@ -17,9 +17,9 @@ Talk = Callable[[socket.socket], None]
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
     """A connected pair on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        near = socket.create_connection(listener.getsockname(), timeout=20)
+        near = socket.create_connection(listener.getsockname(), timeout=300)
         far, _ = listener.accept()
-    far.settimeout(20)
+    far.settimeout(300)
     return near, far
 
 

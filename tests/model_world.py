@@ -55,7 +55,7 @@ class World:
         self, *words: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None, trusts: bool = True
     ) -> Wrapped:
         process = self.start(*words, options=options, env=env, trusts=trusts)
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=300)
         return Wrapped(process.returncode, out, error, self.folder / "run.agentlog")
 
     def start(

@@ -38,14 +38,14 @@ class Receiver:
         """What was accepted, as one trace."""
         return Trace(b"".join(self.bodies))
 
-    def wait_for(self, wanted: Any, timeout_s: float = 60) -> bool:
+    def wait_for(self, wanted: Any, timeout_s: float = 300) -> bool:
         with self.came:
             return self.came.wait_for(wanted, timeout_s)
 
     def take(self, handler: BaseHTTPRequestHandler) -> Reply:
         body = gzip.decompress(handler.rfile.read(int(handler.headers["content-length"])))
         if self.held is not None:
-            self.held.wait(60)
+            self.held.wait(300)
         with self.came:
             self.connections.add(handler.client_address)
             self.heads.append((handler.path, {name.lower(): value for name, value in handler.headers.items()}))

@@ -12,7 +12,7 @@ import socket
 import ssl
 import sys
 
-PATIENCE_S = 20
+PATIENCE_S = 300
 
 
 def ask(sock: socket.socket, sent: bytes) -> list[object]:

@@ -53,7 +53,7 @@ class World:
         self.names = far_side.Names(self.internet.datagrams("127.0.0.1", 53), names)
         self.listen = self.internet.listen
 
-    def run(self, policy: str, argv: Sequence[str], *options: str, mode: str = "enforce", timeout: float = 60) -> Told:
+    def run(self, policy: str, argv: Sequence[str], *options: str, mode: str = "enforce", timeout: float = 300) -> Told:
         """Run a program behind the wall under `[network]` of a policy."""
         head = f'version = 1\nname = "t"\nmode = "{mode}"\n'
         (self.folder / "policy.toml").write_text(head + policy)

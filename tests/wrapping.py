@@ -74,7 +74,7 @@ def wrap(
     name: str = "run",
     stdin: bytes = b"",
     env: dict[str, str] | None = None,
-    timeout_s: float = 60,
+    timeout_s: float = 300,
     **keywords: Any,
 ) -> Wrapped:
     """Run `agentwrap run OPTIONS -- ARGUMENTS` in `folder/work`; the recording is `folder/NAME.agentlog`."""

@@ -146,7 +146,7 @@ class Servers:
         host, port = connection.getsockname()[:2]
         local = f"{host.removeprefix('::ffff:')}:{port}"
         self.log("accept", local)
-        connection.settimeout(20)
+        connection.settimeout(300)
         try:
             if port == 53 and host.endswith(addresses.RESOLVER):
                 self._dns_stream(connection, local)

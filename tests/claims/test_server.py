@@ -60,7 +60,7 @@ def test_a_program_is_heard_as_who_it_is(taken: Taken) -> None:
     script = "from agentwrap.emit import emit, span\nwith span('plan', goal='x'):\n    assert emit('decision', 'go')\n"
     environment = {**os.environ, emitter.VARIABLE: str(taken.server.path)}
     child = subprocess.Popen([sys.executable, "-c", script], env=environment)
-    assert child.wait(30) == 0
+    assert child.wait(300) == 0
     claims, dropped = taken.end()
     assert [(one.said, one.name, one.status) for one in claims] == [
         ("span.start", b"plan", b""),

@@ -70,4 +70,4 @@ def test_a_reader_that_goes_away_is_no_fault(recording: Path) -> None:
             assert process.stderr is not None
             process.stdout.close()
             assert process.stderr.read() == b""
-            assert process.wait(timeout=20) == 141
+            assert process.wait(timeout=300) == 141

@@ -179,7 +179,7 @@ def test_a_shell_can_complete_commands_and_options() -> None:
     def completed(words: str, at: int) -> list[str]:
         asked = {**os.environ, "_AGENTWRAP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
         command = [sys.executable, "-m", "agentwrap"]
-        done = subprocess.run(command, env=asked, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(command, env=asked, capture_output=True, text=True, timeout=300)
         return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
     assert completed("agentwrap sh", 1) == ["show"]

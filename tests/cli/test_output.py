@@ -117,7 +117,7 @@ def in_terminal(code: str, **env: str) -> str:
             if not chunk:
                 break
             shown += chunk
-        process.wait(timeout=20)
+        process.wait(timeout=300)
     os.close(controller)
     return shown.decode()
 

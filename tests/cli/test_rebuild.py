@@ -90,7 +90,7 @@ def on_terminal(path: str) -> tuple[int, bytes]:
                 told.write(piece)
         except OSError:  # EIO: the other side is closed (pty(7))
             pass
-        return child.wait(60), told.getvalue()
+        return child.wait(300), told.getvalue()
 
 
 def test_a_terminal_gets_safe_text_only(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_value_from_a_variable_is_gone_and_the_copy_is_intact(
 def test_values_from_standard_input(tmp_path: Path) -> None:
     out = tmp_path / "out.agentlog"
     command = [sys.executable, "-m", "agentwrap", "redact", str(MODEL), str(out), "--values", "-", "--json"]
-    done = subprocess.run(command, input=b"missing test\r\n\ncareful\n", capture_output=True, timeout=60, check=True)
+    done = subprocess.run(command, input=b"missing test\r\n\ncareful\n", capture_output=True, timeout=300, check=True)
     told = json.loads(done.stdout)
     assert (told["schema"], told["events"], told["file"]) == ("agentwrap.redact/1", 23, str(out))
     assert told["changed_contents"] == 2

@@ -84,6 +84,6 @@ def test_a_follower_in_another_process_does_not_keep_the_file_from_being_closed_
         sample_run.put(recorder, run_items[-2:])
         recorder.close()
         rest = process.stdout.read()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=300) == 0
     assert "the run is over: exit 0" in rest
     assert sorted(item.name for item in tmp_path.iterdir()) == ["x.agentlog"]

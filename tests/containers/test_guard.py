@@ -20,7 +20,7 @@ Place = Callable[[str], Container]
 PROFILES = {"docker": False, "drop-all": False, "podman": True, "no-ptrace": False}
 SCRIPT = """
 import asyncio, socket, urllib.request
-print(urllib.request.urlopen("http://203.0.113.9/", timeout=10).read().decode().strip())
+print(urllib.request.urlopen("http://203.0.113.9/", timeout=300).read().decode().strip())
 async def one():
     r, w = await asyncio.open_connection("2001:db8::1", 81)
     w.write(b"GET / HTTP/1.0\\r\\n\\r\\n"); data = await r.read(); w.close()
@@ -139,7 +139,7 @@ def test_a_thread_that_changes_the_address_reaches_nobody(
 PRODUCT = """
 import socket, urllib.error, urllib.request
 def ask(url):
-    try: return urllib.request.urlopen(url, timeout=10).status
+    try: return urllib.request.urlopen(url, timeout=300).status
     except urllib.error.HTTPError as error: return error.code
     except OSError as error: return type(error).__name__
 print(ask("http://127.0.0.1:18080/"), ask("http://127.0.0.1:18081/"), ask("http://203.0.113.1/"))

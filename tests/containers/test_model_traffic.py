@@ -27,7 +27,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 8123), Handler)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
-link = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+link = http.client.HTTPConnection(url.hostname, url.port, timeout=300)
 link.request("POST", url.path + "/chat/completions", b'{"model": "m", "messages": []}')
 print(link.getresponse().read().decode())
 """

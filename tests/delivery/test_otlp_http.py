@@ -22,7 +22,7 @@ class Waits(list[float]):
         self.append(seconds)
 
 
-def sender(to: Receiver | str, waits: Waits | None = None, *, timeout_s: float = 30, **options: Any) -> Sender:
+def sender(to: Receiver | str, waits: Waits | None = None, *, timeout_s: float = 300, **options: Any) -> Sender:
     url = to if isinstance(to, str) else to.url
     wait = waits if waits is not None else Waits()
     return Sender(endpoint(url, ["x-key=k"], {}), attempts(4, wait), timeout_s=timeout_s, **options)

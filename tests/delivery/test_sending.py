@@ -78,7 +78,7 @@ def test_spans_arrive_while_the_run_goes_on(tmp_path: Path) -> None:
         assert process.poll() is None
         assert not finished(there, "process cat")
         (tmp_path / "go").write_text("")
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
     assert process.returncode == 0
     assert b"not every span" not in said
     trace = there.trace()
@@ -92,7 +92,7 @@ def test_spans_arrive_while_the_run_goes_on(tmp_path: Path) -> None:
 
 def test_a_server_that_is_not_there_costs_a_line(tmp_path: Path) -> None:
     process = wrapped(tmp_path, "http://127.0.0.1:1", "sh", "-c", "exit 3")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 3
     told = [line for line in said.decode().splitlines() if "not every span was delivered" in line]
     assert len(told) == 1
@@ -104,7 +104,7 @@ def test_a_server_that_hangs_holds_nothing_up(tmp_path: Path) -> None:
     with receiver() as there:
         there.held = threading.Event()
         process = wrapped(tmp_path, there.url, "sh", "-c", "exit 4", options=("-q",))
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
         there.held.set()
     assert process.returncode == 4
     assert said == b""
@@ -112,7 +112,7 @@ def test_a_server_that_hangs_holds_nothing_up(tmp_path: Path) -> None:
 
 def test_a_wrong_address_is_told_before_the_run(tmp_path: Path) -> None:
     process = wrapped(tmp_path, "ftp://x", "touch", str(tmp_path / "made"))
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 125
     assert said.startswith(b"error: `ftp://x` is no address")
     assert not (tmp_path / "made").exists()

@@ -123,6 +123,6 @@ def test_mitmproxy_reads_it(tmp_path: Path) -> None:
         document = b"".join(export.exporter("har")(source, source.rows(), 10**18))
     path = tmp_path / "run.har"
     path.write_bytes(document)
-    done = subprocess.run([mitmdump, "-n", "-r", path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([mitmdump, "-n", "-r", path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("<<") == len(json.loads(document)["log"]["entries"])

@@ -84,7 +84,7 @@ class Announced:
 
     def connect(self, host: str, port: int, *, span: str = "p1", announced: str = "before") -> socket.socket:
         sock = self._world.internet.stream("127.0.0.1")
-        sock.settimeout(20)
+        sock.settimeout(300)
         caller = Caller(0, sock.getsockname()[1], 4711, span, "tcp", host, port)
         if announced == "before":
             self.announce.send(encode(caller))
@@ -95,7 +95,7 @@ class Announced:
 
     def ask(self, name: str, server: str = "192.0.2.53") -> bytes:
         sock = self._world.internet.datagrams("127.0.0.1", 0)
-        sock.settimeout(20)
+        sock.settimeout(300)
         with sock:
             self.announce.send(encode(Caller(0, sock.getsockname()[1], 4711, "p1", "udp", server, 53)))
             labels = b"".join(bytes([len(one)]) + one for one in name.encode().split(b"."))
@@ -107,8 +107,8 @@ class Announced:
         """Let it leave, and hear everything that it says."""
         if self.process.poll() is None:
             self.supervisor.sendall(b"Q\n")
-        assert self.process.wait(20) == 0
-        self._thread.join(20)
+        assert self.process.wait(300) == 0
+        self._thread.join(300)
         for one in (self.supervisor, self.announce):
             one.close()
 
@@ -187,7 +187,7 @@ def test_a_denial_is_on_disk_before_the_program_hears_of_it(gateway: Announced) 
     with pytest.raises(TimeoutError):
         sock.recv(1)
     gateway.ack_all()
-    sock.settimeout(20)
+    sock.settimeout(300)
     assert end_of(sock) == "reset"
 
 
@@ -209,7 +209,7 @@ def test_a_dead_supervisor_ends_it_and_nothing_opens(world: World, gateway: Anno
     open_one.sendall(b"ping")
     assert open_one.recv(10) == b"ping"
     gateway.supervisor.shutdown(socket.SHUT_RDWR)
-    assert gateway.process.wait(20) == 0
+    assert gateway.process.wait(300) == 0
     assert end_of(open_one) in ("reset", "b''")
     with world.internet.stream("127.0.0.1") as sock, pytest.raises(ConnectionRefusedError):
         sock.connect(("127.0.0.1", gateway.tcp_port))

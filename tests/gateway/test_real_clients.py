@@ -50,10 +50,10 @@ def first_words(command: list[str]) -> str:
             stderr=subprocess.DEVNULL,
         )
         try:
-            server.settimeout(60)
+            server.settimeout(300)
             connection, _ = server.accept()
             with connection:
-                connection.settimeout(60)
+                connection.settimeout(300)
                 return read(connection)
         finally:
             client.kill()

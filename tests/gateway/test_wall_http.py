@@ -11,7 +11,7 @@ pytestmark = pytest.mark.serial
 CURL = ("curl", "-sS", "-m", "20")
 SPEAK = """
 import socket, sys
-sock = socket.create_connection((sys.argv[1] if len(sys.argv) > 1 else "a.example", 80), timeout=20)
+sock = socket.create_connection((sys.argv[1] if len(sys.argv) > 1 else "a.example", 80), timeout=300)
 """
 
 

@@ -105,7 +105,7 @@ def test_requests_to_a_proxy_before_the_tunnel(world: World) -> None:
     proxy(world.listen("203.0.113.2", 3128), world, [first, AGREED])
     code = f"""
 import socket, ssl
-sock = socket.create_connection(("b.example", 3128), timeout=20)
+sock = socket.create_connection(("b.example", 3128), timeout=300)
 sock.sendall(b"GET http://c.example/ HTTP/1.1\\r\\nHost: c.example\\r\\n\\r\\n")
 assert sock.recv(1000).endswith(b"ok")
 sock.sendall(b"CONNECT a.example:443 HTTP/1.1\\r\\nHost: a.example:443\\r\\n\\r\\n")
@@ -128,7 +128,7 @@ def test_a_server_that_speaks_first_is_passed_through(world: World) -> None:
     server = far_side.Server(world.listen("203.0.113.1", 443), talk)
     code = """
 import socket, ssl
-sock = socket.create_connection(("a.example", 443), timeout=20)
+sock = socket.create_connection(("a.example", 443), timeout=300)
 print(sock.recv(100).decode().strip())
 context, inside, outside = ssl.create_default_context(), ssl.MemoryBIO(), ssl.MemoryBIO()
 try:

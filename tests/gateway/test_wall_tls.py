@@ -16,7 +16,7 @@ context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 context.check_hostname = False
 context.verify_mode = ssl.CERT_NONE
 def ask(host, name):
-    sock = socket.create_connection((host, 443), timeout=20)
+    sock = socket.create_connection((host, 443), timeout=300)
     try:
         with context.wrap_socket(sock, server_hostname=name) as inner:
             inner.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
@@ -104,7 +104,7 @@ try:
 except ssl.SSLWantReadError:
     pass
 hello = outside.read()
-sock = socket.create_connection(("a.example", 443), timeout=20)
+sock = socket.create_connection(("a.example", 443), timeout=300)
 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 for at in range(len(hello) if {pause} == 0 else 40):
     sock.sendall(hello[at:at + 1])
@@ -125,7 +125,7 @@ def test_what_only_looks_like_tls_is_refused(world: World) -> None:
     code = """
 import socket
 for data in ("16030100050200000100", "160301ffff" + "00" * 100, "1603010000"):
-    sock = socket.create_connection(("a.example", 443), timeout=20)
+    sock = socket.create_connection(("a.example", 443), timeout=300)
     sock.sendall(bytes.fromhex(data))
     print(sock.recv(100).hex())
 """

@@ -128,7 +128,7 @@ def test_no_umask_takes_a_recording_from_its_owner(tmp_path: Path, plain_user) -
 def test_without_proc_it_is_told_before_anything_runs(tmp_path: Path) -> None:
     script = f"mount -t tmpfs none /proc && exec {shlex.join(command(tmp_path / 'x.agentlog', 'echo', 'ran'))}"
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", script], env=environment(tmp_path), capture_output=True, text=True, timeout=60
+        ["unshare", "-m", "sh", "-c", script], env=environment(tmp_path), capture_output=True, text=True, timeout=300
     )  # fmt: skip
     if "mount" in done.stderr and "error:" not in done.stderr:
         pytest.skip(f"nothing can be mounted here: {done.stderr}")
@@ -260,7 +260,7 @@ def test_closed_descriptors_stay_closed_and_nothing_is_lost(tmp_path: Path, clos
     script = "for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && echo $n; done > open; exit 3"
     recording = tmp_path / "x.agentlog"
     words = shlex.join(command(recording, "sh", "-c", script))
-    done = subprocess.run(["sh", "-c", f"exec {words} {closed}"], cwd=tmp_path, env=environment(tmp_path), timeout=60)
+    done = subprocess.run(["sh", "-c", f"exec {words} {closed}"], cwd=tmp_path, env=environment(tmp_path), timeout=300)
     wrapped = (tmp_path / "open").read_text()
     bare = subprocess.run(["sh", "-c", f"exec sh -c {shlex.quote(script)} {closed}"], cwd=tmp_path)
     assert wrapped == (tmp_path / "open").read_text()
@@ -271,7 +271,7 @@ def test_closed_descriptors_stay_closed_and_nothing_is_lost(tmp_path: Path, clos
     # The reading commands, with the same taken from them.
     shown = subprocess.run(
         ["sh", "-c", f"exec {shlex.join([*AGENTWRAP, 'show', str(recording)])} {closed}"],
-        cwd=tmp_path, env=environment(tmp_path), timeout=60,
+        cwd=tmp_path, env=environment(tmp_path), timeout=300,
     )  # fmt: skip
     assert shown.returncode == 0
     with Reader.open(recording) as reader:
@@ -299,7 +299,7 @@ def test_a_working_directory_that_was_removed(tmp_path: Path) -> None:
     gone.mkdir()
     script = f"rmdir {gone}; exec {shlex.join(command(recording, 'sh', '-c', 'echo ok; echo x > new; exit 3'))}"
     done = subprocess.run(
-        ["sh", "-c", script], cwd=gone, env=environment(tmp_path), capture_output=True, text=True, timeout=60
+        ["sh", "-c", script], cwd=gone, env=environment(tmp_path), capture_output=True, text=True, timeout=300
     )  # fmt: skip
     assert done.stdout == "ok\n"
     assert "agentwrap" not in done.stderr
@@ -474,7 +474,7 @@ def _filled(tmp_path: Path, small: Path, script: str) -> "tuple[Done, Path]":
     script = FILL.format(small=small) + "; " + script
     # Of the ballast no content is kept: it would fill the disk a second time.
     words = command(small / "x.agentlog", "sh", "-c", script, options=["--max-content", "500k"])
-    done = subprocess.run(words, cwd=work, env=environment(tmp_path), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, cwd=work, env=environment(tmp_path), capture_output=True, text=True, timeout=300)
     return done, small / "x.agentlog"
 
 

@@ -19,7 +19,7 @@ VIEWS = (
 
 def agentwrap(*words: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "agentwrap", *map(str, words)], capture_output=True, text=True, timeout=60, cwd=cwd
+        [sys.executable, "-m", "agentwrap", *map(str, words)], capture_output=True, text=True, timeout=300, cwd=cwd
     )
 
 

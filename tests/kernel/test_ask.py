@@ -72,13 +72,13 @@ class World:
         return found
 
     def say(self, *words: str) -> str:
-        done = subprocess.run([*AGENTWRAP, *words], env=self.env, capture_output=True, text=True, timeout=30)
+        done = subprocess.run([*AGENTWRAP, *words], env=self.env, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def end(self) -> tuple[str, str]:
         """What the program printed, and what agentwrap said."""
-        out, err = self.run.communicate(timeout=60)
+        out, err = self.run.communicate(timeout=300)
         return out.decode().strip(), err.decode()
 
     def events(self, *kinds: str) -> list[Event]:

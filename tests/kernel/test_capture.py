@@ -40,7 +40,7 @@ def blocking(url):
     with urllib.request.urlopen(url) as answer: return answer.read()
 
 def waiting(url):
-    with urllib.request.urlopen(url, timeout=20) as answer: return answer.read()
+    with urllib.request.urlopen(url, timeout=300) as answer: return answer.read()
 
 async def _async(url):
     host = url.split("/")[2]
@@ -137,7 +137,7 @@ def test_nothing_is_led_anywhere_if_nobody_wants_it(world: World) -> None:
 SEEN = """
 import http.client, socket, sys
 for host in sys.argv[2:]:
-    link = http.client.HTTPConnection(host, int(sys.argv[1]), timeout=20)
+    link = http.client.HTTPConnection(host, int(sys.argv[1]), timeout=300)
     link.request("GET", "/v1/models")
     print(link.getresponse().read().decode().split()[0], link.sock.getpeername()[:2])
 """
@@ -186,7 +186,7 @@ for family, to in ((socket.AF_INET, ("203.0.113.10", 443)), (socket.AF_INET6, ("
     print(name(s.connect_ex(to)), name(s.connect_ex(to)), s.getpeername()[:2], s.getblocking(), s.getsockopt(1, 9))
     t = socket.socket(family); t.connect(to); print(t.getpeername()[:2], t.getblocking(), name(t.connect_ex(to)))
     t.shutdown(socket.SHUT_WR); print(t.recv(10)); t.close()
-    u = socket.socket(family); u.settimeout(20); u.connect(to)
+    u = socket.socket(family); u.settimeout(300); u.connect(to)
     print(u.getpeername()[:2], fcntl.fcntl(u, 3) & os.O_NONBLOCK)
     d = socket.socket(family, socket.SOCK_DGRAM); print(name(d.connect_ex(to)), d.getpeername()[:2])
 """
@@ -309,7 +309,7 @@ def test_a_gateway_that_dies_breaks_nothing_that_comes_after(world: World) -> No
     script = f"""
 import http.client, os, sys
 def ask():
-    link = http.client.HTTPConnection("127.0.0.1", {PORT}, timeout=20); link.request("GET", "/v1/models")
+    link = http.client.HTTPConnection("127.0.0.1", {PORT}, timeout=300); link.request("GET", "/v1/models")
     return link.getresponse().read().decode().split()[0]
 print(ask(), flush=True); sys.stdin.readline(); print(ask(), ask(), flush=True)
 """
@@ -327,7 +327,7 @@ print(ask(), flush=True); sys.stdin.readline(); print(ask(), ask(), flush=True)
     waiting = os.pidfd_open(int(gateway))
     os.kill(int(gateway), signal.SIGKILL)
     signal_ended(waiting)
-    out, error = process.communicate(b"\n", timeout=30)
+    out, error = process.communicate(b"\n", timeout=300)
     assert (process.returncode, out) == (0, b"127.0.0.1 127.0.0.1\n"), error
     ran = Wrapped(0, out, error, world.folder / "run.agentlog")
     assert [(e.data["what"], e.data["cause"]) for e in ran.events("gap")] == [("model", "gateway-lost")]
@@ -337,7 +337,7 @@ def signal_ended(descriptor: int) -> None:
     """Wait until the process behind a pidfd has ended."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    assert poll.poll(20_000)
+    assert poll.poll(300_000)
 
 
 @pytest.mark.parametrize("options", [("--follow", "trace"), ("--follow", "calls"), ("--network", "host")])
@@ -347,7 +347,7 @@ def test_where_calls_cannot_be_answered_clients_are_told_of_a_reverse_proxy(
     script = textwrap.dedent(f"""
         import http.client, os, urllib.parse
         url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
-        link = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+        link = http.client.HTTPConnection(url.hostname, url.port, timeout=300)
         link.request("GET", url.path + "/models?a=b")
         print(link.getresponse().read().decode(), url.port != {PORT}, end="")
     """)
@@ -411,7 +411,7 @@ def _tunnels(world: World, asked: list[bytes]) -> far_side.Talk:
                 threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
             poll = select.poll()
             poll.register(client, 0)  # until both directions have ended
-            poll.poll(20_000)
+            poll.poll(300_000)
 
     return talk
 

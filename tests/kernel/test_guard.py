@@ -56,7 +56,7 @@ def guarded(tmp_path: Path) -> Guarded:
     def run(*command: str, options: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Ran:
         out = tmp_path / "record.json"
         words = [*UNSHARE, sys.executable, str(TESTS / "guarded.py"), *options, "--out", str(out), "--", *command]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=_environment(env))
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=_environment(env))
         assert out.exists(), done.stderr
         assert "Traceback" not in done.stderr, done.stderr
         return Ran(done.returncode, done.stdout, json.loads(out.read_text()))
@@ -232,11 +232,11 @@ def test_a_socket_from_outside(guarded: Guarded, binaries: Any) -> None:
 
 SCRIPT = r"""
 import asyncio, select, socket, sys, urllib.request
-def fetch(url): return urllib.request.urlopen(url, timeout=10).read().decode().strip()
+def fetch(url): return urllib.request.urlopen(url, timeout=300).read().decode().strip()
 print(fetch("http://203.0.113.9/"))
 print(fetch("http://[2001:db8::1]:8080/"))
 def options():
-    s = socket.socket(); s.setsockopt(6, 1, 1); s.setsockopt(1, 9, 1); s.settimeout(10); s.connect(("198.51.100.1", 80))
+    s = socket.socket(); s.setsockopt(6, 1, 1); s.setsockopt(1, 9, 1); s.settimeout(300); s.connect(("198.51.100.1", 80))
     return s.getsockopt(6, 1), s.getsockopt(1, 9), s.getpeername()
 print(options())
 async def one(i):
@@ -388,13 +388,13 @@ print(own); sys.exit(status)
 )
 BOUND = r"""
 import socket
-def hear(sock): sock.settimeout(10); return sock.recv(20)
+def hear(sock): sock.settimeout(300); return sock.recv(20)
 four, six = "198.51.100.1", "2001:db8::1"
 v4 = (("203.0.113.1", four), ("127.0.0.1", four), ("", four))
 for at, to in *v4, ("::1", six), ("::", six), ("::ffff:203.0.113.1", "::ffff:" + four):
     s = socket.socket(socket.AF_INET6 if ":" in at else socket.AF_INET); s.bind((at, 0)); s.connect((to, 22))
     print(at, hear(s))
-u = socket.socket(2, 2); u.bind(("203.0.113.1", 0)); u.settimeout(10)
+u = socket.socket(2, 2); u.bind(("203.0.113.1", 0)); u.settimeout(300)
 u.sendto(b"\x12\x34\1\0\0\1\0\0\0\0\0\0\3www\7example\4test\0\0\1\0\1", ("192.0.2.53", 53)); print(u.recvfrom(512)[1])
 for at in ("", "203.0.113.1"):
     server = socket.create_server((at, 0)); to = ("203.0.113.1", server.getsockname()[1])
@@ -465,7 +465,7 @@ def test_local_sockets_of_a_program_with_threads_work_as_they_do_bare(
     folder.mkdir()
     bare = subprocess.run(
         [*UNSHARE, sys.executable, "-c", LOOPBACK_UP, path, "locals"],
-        capture_output=True, text=True, env=_environment(), check=True, cwd=folder, timeout=60,
+        capture_output=True, text=True, env=_environment(), check=True, cwd=folder, timeout=300,
     )  # fmt: skip
     ran = guarded("/bin/sh", "-c", f'cd {tmp_path} && exec "$0" locals', path, options=options)
     assert (ran.status, ran.stdout) == (0, bare.stdout)

@@ -100,7 +100,7 @@ def test_a_connection_of_before_the_run_is_a_gap(world: World) -> None:
             env={**environment(world.folder), **ENV},
             stdin=before, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=world.folder,
         )  # fmt: skip
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=300)
     ran = Wrapped(process.returncode, out, error, world.folder / "run.agentlog")
     assert (ran.status, ran.stdout) == (0, b"True\n"), ran.stderr
     assert [(e.data["what"], e.data["cause"]) for e in ran.events("gap")] == [("connect", "inherited-socket")]

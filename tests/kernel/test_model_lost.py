@@ -50,7 +50,7 @@ class Half(World):
         for data in STREAM:
             event = b"data: %b\n\n" % data
             client.sendall(b"%x\r\n%b\r\n" % (len(event), event))
-        self._over.wait(60)
+        self._over.wait(300)
 
     def close(self) -> None:
         self._over.set()
@@ -63,7 +63,7 @@ class Half(World):
         assert process.stdout.readline() == b"half\n"
         self._wait_for_request()
         act(process.pid)
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=300)
         return Wrapped(process.returncode, out, error, self.folder / "run.agentlog")
 
     def _wait_for_request(self) -> None:

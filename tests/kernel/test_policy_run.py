@@ -47,7 +47,7 @@ class World:
     def agentwrap(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return self.net.run(
             [*AGENTWRAP, *arguments], env=environment(self.home), cwd=self.work, capture_output=True, text=True,
-            timeout=60,
+            timeout=300,
         )  # type: ignore[return-value] # fmt: skip
 
     def fetch(self, name: str, *options: str, where: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":

@@ -46,7 +46,7 @@ class Proxy:
 
     def end(self, number: int = signal.SIGINT) -> Wrapped:
         self.process.send_signal(number)
-        out, error = self.process.communicate(timeout=30)
+        out, error = self.process.communicate(timeout=300)
         return Wrapped(self.process.returncode, out, error, self.recording)
 
 
@@ -134,7 +134,7 @@ def test_a_gateway_that_dies_ends_it(world: World) -> None:
     pid = proxy.process.pid
     (gateway,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     os.kill(int(gateway), signal.SIGKILL)
-    _, error = proxy.process.communicate(timeout=30)
+    _, error = proxy.process.communicate(timeout=300)
     assert proxy.process.returncode == 125
     assert b"the gateway ended" in error
 
@@ -173,7 +173,7 @@ def test_a_change_of_protocol_an_early_answer_and_a_body_in_chunks(world: World)
     proxy = Proxy(world)
     base = proxy.address + "/+/http/203.0.113.10:8200"
     with world.net.stream("127.0.0.1") as client:
-        client.settimeout(20)
+        client.settimeout(300)
         client.connect(("127.0.0.1", int(proxy.address.rpartition(":")[2])))
         client.sendall(b"GET /+/http/203.0.113.10:8200/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: thing\r\n"
                        b"Connection: Upgrade\r\n\r\n")  # fmt: skip

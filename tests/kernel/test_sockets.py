@@ -241,7 +241,7 @@ def test_name_servers_and_names_that_were_asked(tmp_path: Path, options: tuple[s
         f"mount --bind {tmp_path}/nsswitch.conf /etc/nsswitch.conf || exit 77\n"
         f"exec {sys.executable} {tmp_path}/resolver.py\n"
     )
-    run = wrap(tmp_path, "unshare", "-Urnm", "sh", "-c", script, options=options, timeout_s=20)
+    run = wrap(tmp_path, "unshare", "-Urnm", "sh", "-c", script, options=options, timeout_s=300)
     if run.status == 77:
         pytest.skip(f"/etc/resolv.conf cannot be replaced here: {run.stderr!r}")
     assert (run.status, run.stdout) == (0, b"127.1.2.3\n"), run.stderr

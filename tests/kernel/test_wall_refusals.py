@@ -30,7 +30,7 @@ def agentwrap(
     home = folder / "home"
     home.mkdir(exist_ok=True)
     argv = [*AGENTWRAP, "run", "-q", "-o", str(folder / f"{name}.agentlog"), "--policy", str(folder / "policy.toml")]
-    return net.run([*argv, *words], env=environment(home), capture_output=True, timeout=60, cwd=folder)
+    return net.run([*argv, *words], env=environment(home), capture_output=True, timeout=300, cwd=folder)
 
 
 def refused(result: "subprocess.CompletedProcess[bytes]", folder: Path, *told: str, status: int = 125) -> None:

@@ -11,18 +11,18 @@ from wrapping import environment
 
 URLLIB = """
 import os, sys, ssl, urllib.request
-sys.stdout.buffer.write(urllib.request.urlopen(os.environ["URL"], timeout=30).read())
+sys.stdout.buffer.write(urllib.request.urlopen(os.environ["URL"], timeout=300).read())
 """
 REQUESTS = """
 import os, sys, requests
-answer = requests.get(os.environ["URL"], timeout=30, verify=os.environ["SSL_CERT_FILE"])
+answer = requests.get(os.environ["URL"], timeout=300, verify=os.environ["SSL_CERT_FILE"])
 answer.raise_for_status()
 sys.stdout.buffer.write(answer.content)
 """
 HTTPX = """
 import os, sys, ssl, httpx
 trusted = ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"])
-with httpx.Client(http2="HTTP2" in os.environ, verify=trusted, timeout=30) as client:
+with httpx.Client(http2="HTTP2" in os.environ, verify=trusted, timeout=300) as client:
     answer = client.get(os.environ["URL"])
 answer.raise_for_status()
 assert answer.http_version == ("HTTP/2" if "HTTP2" in os.environ else "HTTP/1.1")

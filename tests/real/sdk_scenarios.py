@@ -43,8 +43,8 @@ class Anthropic:
     name = "anthropic"
 
     def __init__(self) -> None:
-        self.client = anthropic.Anthropic(api_key=KEY, timeout=30)
-        self.others = anthropic.AsyncAnthropic(api_key=KEY, timeout=60)
+        self.client = anthropic.Anthropic(api_key=KEY, timeout=300)
+        self.others = anthropic.AsyncAnthropic(api_key=KEY, timeout=300)
 
     def asked(self, model: str, content: Any) -> dict[str, Any]:
         tools = [{"name": "get_weather", "description": "…", "input_schema": TOOL}]
@@ -75,8 +75,8 @@ class Chat:
     name = "chat"
 
     def __init__(self) -> None:
-        self.client = openai.OpenAI(api_key=KEY, timeout=30)
-        self.others = openai.AsyncOpenAI(api_key=KEY, timeout=60)
+        self.client = openai.OpenAI(api_key=KEY, timeout=300)
+        self.others = openai.AsyncOpenAI(api_key=KEY, timeout=300)
 
     def asked(self, model: str, content: Any) -> dict[str, Any]:
         tools = [{"type": "function", "function": {"name": "get_weather", "parameters": TOOL}}]

@@ -102,7 +102,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        while event := self.site.events.get(timeout=60):
+        while event := self.site.events.get(timeout=300):
             self.wfile.write(b"data: " + event + b"\n\n")
             self.wfile.flush()
         self.close_connection = True

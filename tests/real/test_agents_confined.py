@@ -98,7 +98,7 @@ def test_a_suggested_policy_fits_the_run_it_comes_from(agent: str, policies: Pat
     agentwrap = [sys.executable, "-m", "agentwrap"]
     suggested = policies / "suggested.toml"
     words = [*agentwrap, "policy", "suggest", str(watched.recording), "-o", str(suggested)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     suggested.chmod(0o644)
     again = run_agents.run(agent, "root", "--policy", str(suggested), more=CERTIFICATES[agent], label="-suggested")

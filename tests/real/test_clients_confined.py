@@ -41,7 +41,7 @@ def python(code: str, *modules: str, **env: str) -> Client:
     return Client(PYTHON, (sys.executable, "-c", code), modules=modules, env=tuple(env.items()))
 
 
-CURL = ("curl", "-sSf", "-m", "30", "$URL")
+CURL = ("curl", "-sSf", "-m", "300", "$URL")
 CLIENTS = {
     "curl": Client("curl", (*CURL, "--cacert", "../ca.pem")),
     "curl-http": Client("curl", CURL, scheme="http"),

@@ -25,7 +25,7 @@ from real.test_connections_confined import MEMORY, attendants, held
 pytestmark = pytest.mark.parametrize("tier", TIERS)
 
 HOST = ("--intercept", "allowed.example")
-CURL = ("curl", "-sSf", "-m", "30")
+CURL = ("curl", "-sSf", "-m", "300")
 # As the other one of these, with every certificate of the file.
 JAVA = programs.JAVA.replace("class Fetch", "class FetchAll").replace(
     """store.setCertificateEntry("t", CertificateFactory.getInstance("X.509").generateCertificate(file));""",
@@ -193,7 +193,7 @@ def test_what_nobody_asks_for_is_not_read(place: Place, site: sites.Site, option
 def test_a_request_for_another_host_inside_is_refused(place: Place, site: sites.Site, tier: str) -> None:
     """Domain fronting: the name in the hello is allowed, the one in the request is not; it never leaves."""
     need("curl")
-    ran = run(place, tier, ["curl", "-sS", "-m", "30", "-H", "Host: denied.example", "https://allowed.example/name"])
+    ran = run(place, tier, ["curl", "-sS", "-m", "300", "-H", "Host: denied.example", "https://allowed.example/name"])
     assert b"denied.example" in ran.out
     assert b"agentwrap" in ran.out
     assert site.asked == []
@@ -228,15 +228,18 @@ def test_fifty_connections_at_once(place: Place, site: sites.Site, tier: str) ->
 
 def line(process: "subprocess.Popen[bytes]") -> str:
     assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], 60)
+    ready, _, _ = select.select([process.stdout], [], [], 300)
     assert ready, "nothing came"
-    return process.stdout.readline().decode().rstrip("\n")
+    text = process.stdout.readline().decode()
+    assert text or process.stderr is None, process.stderr and process.stderr.read().decode()
+    assert text, "it has ended"
+    return text.rstrip("\n")
 
 
 def test_events_come_one_by_one(place: Place, site: sites.Site, tier: str) -> None:
     """Each event is sent only when the one before has arrived: were one held back, the next would never come."""
     need("curl")
-    argv = [*CURL, "-N", "-m", "100", "https://allowed.example/events"]
+    argv = [*CURL, "-N", "-m", "300", "https://allowed.example/events"]
     process = place.start(argv, tier, *HOST, env=trusting(place))
     for number in range(20):
         site.events.put(b"event %d" % number)
@@ -393,7 +396,7 @@ def test_a_large_answer_needs_no_memory(place: Place, tier: str) -> None:
         connection.recv(65536)
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (size // len(block) * len(block)))
         connection.sendall(block)
-        assert go.wait(60)
+        assert go.wait(300)
         for _ in range(size // len(block) - 1):
             connection.sendall(block)
 
@@ -426,7 +429,7 @@ def test_a_large_request_needs_no_memory(place: Place, tier: str) -> None:
 
     def talk(connection: socket.socket) -> None:
         head = connection.recv(65536)
-        assert go.wait(60)
+        assert go.wait(300)
         count = len(head.partition(b"\r\n\r\n")[2])
         while count < size:
             count += len(connection.recv(1 << 18))
@@ -540,7 +543,7 @@ os.kill(os.getpid(), 9)
 """
     process = place.start(python(code), tier, *HOST, env=trusting(place))
     assert line(process) == "heard"
-    assert gone.wait(30)
+    assert gone.wait(300)
     place.finish(process)
 
 

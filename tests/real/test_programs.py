@@ -200,7 +200,7 @@ class Suite(unittest.TestCase):
             with lock: out.put(1)
         started = [multiprocessing.Process(target=work) for _ in range(3)]
         for one in started: one.start()
-        self.assertEqual([out.get(timeout=30) for _ in started], [1, 1, 1])
+        self.assertEqual([out.get(timeout=300) for _ in started], [1, 1, 1])
         for one in started: one.join()
 
     @unittest.skip("to be told")

@@ -183,7 +183,7 @@ def test_the_line_on_the_page_writes_a_request(talk: Path, tmp_path: Path) -> No
     command = lines[: lines.index('"\n') + 1].strip()
     for call, number in (("m3", "m3"), ("m20", "m20")):
         line = command.replace("m3", number).replace("run.agentlog", str(talk))
-        subprocess.run(["sh", "-c", line], cwd=tmp_path, check=True, timeout=60, capture_output=True)
+        subprocess.run(["sh", "-c", line], cwd=tmp_path, check=True, timeout=300, capture_output=True)
         assert (tmp_path / f"{call}.json").read_bytes() == bodies_sent()[call]
 
 

@@ -183,7 +183,7 @@ def independent(path: Path, *more: str) -> dict[str, object]:
     for program in ("node", "sqlite3"):
         if shutil.which(program) is None:
             pytest.skip(f"the independent reader needs `{program}`, which is not installed")
-    done = subprocess.run(["node", str(READER), str(path), *more], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["node", str(READER), str(path), *more], capture_output=True, text=True, timeout=300)
     assert done.returncode in (0, 1), done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 

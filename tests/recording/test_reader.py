@@ -139,7 +139,7 @@ def test_in_a_read_only_folder(tmp_path: Path, kind: str, expected: str) -> None
             shutil.copyfile(f"{recorder.path}{suffix}", f"{path}{suffix}")
         recorder.abandon()
     command = ["unshare", "-m", "sh", "-c", READ_ONLY, "sh", str(folder), sys.executable, COUNT, path.name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
 

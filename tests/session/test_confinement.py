@@ -28,7 +28,7 @@ def without(take_away: Callable[[], object]) -> Probe:
         result = confinement.wall()
         return json.dumps([result.name, result.ok, result.detail, result.fix, result.weight])
 
-    return Probe(*json.loads(attempt(inside, timeout_s=30)))
+    return Probe(*json.loads(attempt(inside, timeout_s=300)))
 
 
 def test_it_leaves_nothing_behind() -> None:
