@@ -352,7 +352,8 @@ class Linker:
         if above is None or row.data.get("klass") in _OWN_CLASSES:
             return None
         at_ns = self._moment(row)
-        uses = (use for session in self._servers[above] for use in self.mcp.open_at(session, at_ns))
+        since_ns = at_ns if at_ns == row.at_ns else at_ns - _TICK_NS  # of a file's time the tick is all that is known
+        uses = (use for session in self._servers[above] for use in self.mcp.open_at(session, since_ns, at_ns))
         open_ = [use for use in uses if use.tool_call or not joined]
         if not open_:
             return None

@@ -108,14 +108,14 @@ class McpCalls:
         use = self.calls.get(word(row.data.get("call")))
         return use.tool_call if use is not None else word(row.data.get("tool_call"))
 
-    def open_at(self, session: str, at_ns: int) -> list[McpUse]:
-        """The calls of tools of a session that were under way at a moment."""
+    def open_at(self, session: str, since_ns: int, at_ns: int) -> list[McpUse]:
+        """The calls of tools of a session that were under way at some moment between the two."""
         talk = self.sessions.get(session)
         if talk is None:
             return []
         begun = bisect_right(talk.starts, at_ns)
         uses = (self.calls[call] for call in talk.calls[max(0, begun - _MOST_OPEN) : begun])
-        return [use for use in uses if use.of_a_tool and (use.end_ns is None or at_ns <= use.end_ns)]
+        return [use for use in uses if use.of_a_tool and (use.end_ns is None or since_ns <= use.end_ns)]
 
     def _talk(self, row: Row) -> McpTalk | None:
         return self.sessions.get(word(row.data.get("session")))

@@ -28,7 +28,7 @@ def is_failure(row: Row) -> bool:
     if row.kind == "mcp.result":
         return data.get("ending") in ("tool-error", "error", "denied", "expired", "unanswered")
     if row.kind == "mcp.ended":
-        return data.get("ending") in ("server-exited", "lost")
+        return data.get("ending") == "lost"
     if row.kind == "mcp.finding":
         return True
     if row.kind == "http.exchange":

@@ -112,7 +112,7 @@ def use_line(use: McpUse, story: Linker, context: Context) -> Line:
         right.append((f"  {text.escape(use.tool_call)} ({text.escape(use.joined)})", "dim"))
     elif use.of_a_tool and story.turns:
         right.append(("  of no tool call that was seen", "gap"))
-    what = arguments_brief(row) if use.method in ("tools/call", "prompts/get") else ""
+    what = arguments_brief(row, context) if use.method in ("tools/call", "prompts/get") else ""
     room = 4000 if context.columns is None else context.columns - columns_of(head) - columns_of(right) - 2
     told = line(*head, (shorten(what, max(room, 16)), ""), "  ", *right)
     return told if context.columns is None else fit(told, context.columns)

@@ -54,7 +54,7 @@ def ending_words(use: McpUse, *, live: bool = False) -> Line:
     return told
 
 
-def arguments_brief(row: Row) -> str:
+def arguments_brief(row: Row, context: Context) -> str:
     """Arguments on one line: `q="billing flaky" limit=10`."""
     given = foreign_text(row.data.get("arguments"))
     try:
@@ -64,9 +64,13 @@ def arguments_brief(row: Row) -> str:
     if not isinstance(fields, dict):
         return brief(given)
     told = []
-    for name, value in fields.items():
+    for name, given_value in fields.items():
+        value = context.path(given_value) if isinstance(given_value, str) else given_value
         shown = msgspec.json.encode(value).decode("utf-8", "replace")
-        told.append(f"{name}={shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 1] + '…'}")
+        if len(shown) > _LONGEST_VALUE:
+            path = isinstance(value, str) and value.startswith("/")
+            shown = f"…{shown[1 - _LONGEST_VALUE :]}" if path else f"{shown[: _LONGEST_VALUE - 1]}…"
+        told.append(f"{name}={shown}")
     return brief(" ".join(told))
 
 
@@ -91,7 +95,8 @@ def name_of(row: Row) -> str:
 def _call(row: Row, context: Context, _lineage: Lineage) -> Parts:
     """One line for a call. In a file that grows, its result has a line of its own."""
     use = _use(row, context)
-    parts = Parts("mcp", arguments_brief(row) if row.data.get("method") in ("tools/call", "prompts/get") else "")
+    told = row.data.get("method") in ("tools/call", "prompts/get")
+    parts = Parts("mcp", arguments_brief(row, context) if told else "")
     up = row.data.get("up") is not False
     parts.head = [*_agent_of(row, context), (f"{server_of(row)}  ", ""), ("" if up else "asks for ", "dim")]
     parts.head.append((f"{name_of(row)}  ", "name"))
@@ -104,7 +109,7 @@ def _call(row: Row, context: Context, _lineage: Lineage) -> Parts:
 
 def _result(row: Row, context: Context, _lineage: Lineage) -> Parts:
     use = _use(row, context)
-    parts = Parts("mcp", arguments_brief(use.asked) if use is not None else "")
+    parts = Parts("mcp", arguments_brief(use.asked, context) if use is not None else "")
     parts.head = [*_agent_of(row, context), (f"{server_of(row)}  ", ""), (f"{name_of(row)}  ", "name")]
     if row.data.get("error"):
         parts.tail.append((f"  {text.escape(brief(foreign_text(row.data['error'])))[:200]}", "bad"))
@@ -164,7 +169,7 @@ def _ended(row: Row, _context: Context, _lineage: Lineage) -> Parts:
     data = row.data
     ending = str(data.get("ending", ""))
     parts = Parts("mcp", "")
-    bad = ending in ("server-exited", "lost")
+    bad = ending == "lost"
     parts.head = [("ended  ", "dim"), (f"{server_of(row)}  ", "name")]
     parts.head.append((text.escape(_ENDED.get(ending, ending.replace("-", " "))), "bad" if bad else "dim"))
     if data.get("detail"):

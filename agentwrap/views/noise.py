@@ -93,7 +93,7 @@ def hidden(
     if kind.startswith("file."):
         return _hidden_file(row)
     if kind.startswith("mcp."):
-        return _hidden_mcp(row, live=live)
+        return _hidden_mcp(row)
     if kind == "net.closed":
         failed = data.get("ending") not in ("closed", "denied", "ended")
         return "" if live and failed else "ends of connections"
@@ -144,7 +144,7 @@ def _hidden_file(row: Row) -> str:
     return ""
 
 
-def _hidden_mcp(row: Row, *, live: bool) -> str:
+def _hidden_mcp(row: Row) -> str:
     from agentwrap.evidence.mcp_calls import HOUSEKEEPING
 
     kind, data = row.kind, row.data
@@ -158,7 +158,8 @@ def _hidden_mcp(row: Row, *, live: bool) -> str:
     if kind == "mcp.decision":
         return "" if data.get("ask") else _MCP_HOUSEKEEPING
     if kind == "mcp.ended":
-        return "" if live or data.get("ending") in ("server-exited", "lost") else _MCP_HOUSEKEEPING
+        # Clients end servers in their own ways; what was not answered then is told by its call.
+        return "" if data.get("ending") == "lost" else _MCP_HOUSEKEEPING
     return _MCP_HOUSEKEEPING if kind == "mcp.hello" else ""
 
 
