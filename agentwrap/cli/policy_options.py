@@ -161,17 +161,17 @@ def requirements_of(asked: str, layers: "tuple[Layer, ...]") -> str:
 def words_for(layers: "tuple[Layer, ...]", network: str, tier: str, *, attended: bool) -> str:
     """What the line at the start of a run says of the policy, and of what stands between the run and the network.
 
-    `attended`: in mode `ask`, somebody can be asked.
+    `attended`: where the policy asks, somebody can be asked.
     """
     told = f", {'no network' if network == 'none' else 'network'} ({tier})" if tier else ""
     if not layers:
         return told
-    from agentwrap.policy.layers import mode_of
+    from agentwrap.policy.layers import asks_about_mcp, mode_of
 
     names = dict.fromkeys(layer.policy.name for layer in layers)
     unheard = any(not layer.trusted for layer in layers)
     trust = "  (the project's policy is not trusted: it only narrows)" if unheard else ""
     mode: str = mode_of(layers)
-    if mode == "ask" and tier:
+    if (mode == "ask" and tier) or asks_about_mcp(layers):
         mode += ": agentwrap pending" if attended else ": nobody is there to be asked, see --ask-timeout"
     return f", policy {' + '.join(names)} ({mode}){told}{trust}"

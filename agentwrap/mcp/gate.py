@@ -110,7 +110,7 @@ class Gate:
         try:
             messages, batch = read(message)
         except Ambiguous as error:
-            return (self._ambiguous(message, error, up=up),)
+            return (self._ambiguous(message, error),)
         if not batch:
             return (self._judge(messages[0], up=up),)
         return self._whole(messages, [self._judge(one, up=up) for one in messages])
@@ -306,7 +306,7 @@ class Gate:
         whole = b"[" + b",".join(said) + b"]" if said else b""
         return (msgspec.structs.replace(told[0], answer=whole), *told[1:])
 
-    def _ambiguous(self, text: bytes, error: Ambiguous, *, up: bool) -> Verdict:
+    def _ambiguous(self, text: bytes, error: Ambiguous) -> Verdict:
         """What has no single meaning does not go on, unless it is no request for any reader."""
         found = loose(text)
         raw_id, method = found if found is not None else (b"", "")
@@ -318,7 +318,7 @@ class Gate:
         return Verdict(
             decision="would-deny" if self._observes else "deny", rule=_bytes(str(answer.rule)), why=_bytes(answer.why),
             change=_bytes(answer.change), method=_bytes(method)[:_NAME_BYTES], id=raw_id, ruled=True,
-            answer=b"" if response else told, instead=told if response and not up else b"",
+            answer=b"" if response else told, instead=told if response else b"",
         )  # fmt: skip
 
     def _is_about(self, method: str) -> bool:

@@ -82,6 +82,7 @@ class World:
         self.recording = folder / "run.agentlog"
         self.run: subprocess.Popen[bytes]
         self.follower: subprocess.Popen[str] | None = None
+        self.said = ""
 
     def start(self, *steps: dict[str, Any], options: tuple[str, ...] = ("--ask-timeout", "60"), more: str = "") -> None:
         (self.folder / "calls.toml").write_text(POLICY.format(more=more))
@@ -109,6 +110,7 @@ class World:
     def end(self) -> list[dict[str, Any]]:
         """What the client was told."""
         out, err = self.run.communicate(timeout=300)
+        self.said = err.decode()
         assert self.run.returncode == 0, err
         return [json.loads(line) for line in out.splitlines()]
 
@@ -231,6 +233,7 @@ def test_silence_is_a_denial(world: World) -> None:
     assert "nobody answered in time" in text(world.end()[0])
     assert world.reached() == []
     assert world.answers() == [("r1", "expired", "")]
+    assert "policy calls (enforce: agentwrap pending)" in world.said
 
 
 def test_where_nobody_can_be_asked_it_is_refused_at_once(world: World) -> None:
@@ -238,6 +241,7 @@ def test_where_nobody_can_be_asked_it_is_refused_at_once(world: World) -> None:
     assert "nobody can be asked" in text(world.end()[0])
     assert world.reached() == []
     assert world.decisions() == [("merge", "deny", "")]
+    assert "policy calls (enforce: nobody is there to be asked, see --ask-timeout)" in world.said
 
 
 def test_a_supervisor_that_is_killed_lets_nothing_through(world: World) -> None:

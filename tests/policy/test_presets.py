@@ -92,6 +92,15 @@ def test_the_policy_on_a_page_is_well_written(page: str) -> None:
     assert {load(example.encode(), page, PLACES, CONFIGS).mode for example in examples} == {"enforce"}
 
 
+def test_the_example_in_a_comment_is_a_rule_that_has_an_effect() -> None:
+    text = (FOLDER / "claude-code.toml").read_text("utf-8")
+    head, mark, example = text.partition("# [[mcp]]\n")
+    assert mark
+    found = load((head + re.sub(r"^# ?", "", mark + example, flags=re.MULTILINE)).encode(), "x", PLACES, CONFIGS)
+    assert [one.decision for one in found.mcp.rules] == ["approve"]
+    assert found.mcp.rules[0].concerns("files", "tools/call", "write_file")
+
+
 def test_presets_are_part_of_the_package() -> None:
     import tomllib
 

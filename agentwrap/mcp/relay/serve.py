@@ -146,8 +146,8 @@ class Relay:
         if line == b"Q":
             self._leaving = True
         elif line[:1] == b"W":
-            ask, _, reason = line[1:].partition(b" ")
-            self._asks.because(ask.decode("ascii", "replace"), reason)
+            whose, _, reason = line[1:].partition(b" ")
+            self._asks.because(whose.decode("ascii", "replace"), reason)
         elif line[:1] == b"Y":
             ask, _, answer = line[1:].decode("ascii", "replace").partition(" ")
             self._asks.answered(ask, answer)
