@@ -3,12 +3,13 @@
 import contextlib
 import sqlite3
 from hashlib import sha256
+from itertools import zip_longest
 from typing import Literal
 
+from agentwrap.evidence.rebuilt import RebuiltSpans
 from agentwrap.recording.lists import hashes_in, name_and_depth
 from agentwrap.recording.output import schema_text
 from agentwrap.recording.reader import Reader
-from agentwrap.recording.spans import SpanTable
 
 Word = Literal["intact", "torn", "truncated", "tampered", "unsigned"]
 
@@ -57,15 +58,21 @@ def check_schema(reader: Reader, findings: Findings) -> str:
     return "SQLite finds nothing wrong; the schema is the format's"
 
 
-def check_derived(reader: Reader, findings: Findings, spans: SpanTable) -> str:
+def check_derived(reader: Reader, findings: Findings, rebuilt: RebuiltSpans) -> str:
     """The `span` table against the one rebuilt from the events."""
-    rebuilt = {span.id: span.columns() for span in spans.spans.values()}
-    stored = {row[0]: row for row in reader.connection.execute("SELECT * FROM span")}
-    for span_id in rebuilt.keys() | stored.keys():
-        if rebuilt.get(span_id) != stored.get(span_id):
+    count = 0
+    stored = reader.connection.execute("SELECT * FROM span ORDER BY id")
+    for ours, theirs in zip_longest(rebuilt.rows(), stored):
+        if ours != theirs:
+            span_id = min((row[0] for row in (ours, theirs) if row is not None), key=str)
             findings.add("tampered", None, f"span {span_id} is not what the events say")
             break
-    return f"{len(stored)} spans, as the events say"
+        count += 1
+    else:
+        if rebuilt.odd:
+            findings.add("tampered", None, f"span {rebuilt.odd} is not what the events say")
+    rebuilt.close()
+    return f"{count} spans, as the events say"
 
 
 def check_blobs(reader: Reader, findings: Findings) -> str:

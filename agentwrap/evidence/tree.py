@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 
 from agentwrap.evidence.parts_of_a_file import Findings
+from agentwrap.evidence.rebuilt import RebuiltSpans
 from agentwrap.recording.envelope import Part, envelope, leaf_hash
 from agentwrap.recording.merkle import EMPTY_ROOT, Tree
 from agentwrap.recording.reader import Reader
-from agentwrap.recording.spans import SPAN_KINDS, SpanTable
+from agentwrap.recording.spans import SPAN_KINDS
 
 _EVENTS = "SELECT seq, at_ns, kind, span, pid, subject, verdict, data, leaf FROM event ORDER BY seq"
 _PARTS = "SELECT seq, role, ordinal, sha256 FROM part ORDER BY seq, role, ordinal"
@@ -23,7 +24,7 @@ class TreeCheck:
         self._findings = findings
         self._tree = Tree()
         self._trusted = 0
-        self.spans = SpanTable()
+        self.spans = RebuiltSpans()
         self.count = 0
         self.anchor_root: bytes | None = None
 
