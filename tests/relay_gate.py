@@ -64,6 +64,8 @@ def _one(told: Any, part: int) -> Verdict:
     tool, method = str(told.get("tool", "")), str(told.get("method", "")).encode()
     if method == b"cancel":
         return Verdict(part=part, method=method, cancels=json.dumps(told["of"]).encode())
+    if tool == "fault":
+        raise RuntimeError("a fault of ours")
     if tool == "instead":
         return Verdict(decision="deny", method=method, id=identity, instead=answer(identity, "kept back"))
     decision: Any = {"deny": "deny", "hold": "hold", "watch": "would-deny"}.get(tool, "pass")

@@ -13,7 +13,7 @@ from typing import Protocol
 
 CHUNK_BYTES = 1 << 16  # what a pipe holds (pipe(7))
 # What fits where poll(2) says that there is room: one page of a pipe; of a terminal's buffer it is a guess.
-_PIPE_BYTES, _OTHER_BYTES = 4096, 256
+_PIPE_BYTES, _TERMINAL_BYTES = 4096, 256
 
 
 class End(Protocol):
@@ -59,7 +59,7 @@ def end_of(fd: int, *, writes: bool) -> End:
             return _Looked(fd, _PIPE_BYTES)
         os.close(fd)  # after the open: a pipe is never without its reader or writer in between
         return _Pipe(own)
-    return _Looked(fd, _OTHER_BYTES)
+    return _Looked(fd, _TERMINAL_BYTES if os.isatty(fd) else CHUNK_BYTES)
 
 
 class _Pipe:

@@ -79,7 +79,11 @@ class Judged:
             self._told_said(way, way.send(data))
         elif not lines.over:
             whole = lines.feed(data)
-            self._work(way, whole, data, over=lines.over)
+            try:
+                self._work(way, whole, data, over=lines.over)
+            except Exception:
+                self._tell_bytes(way, data)  # they came; what is to become of them nobody knows, so they do not go on
+                raise
         else:
             self._tell_bytes(way, data)
 

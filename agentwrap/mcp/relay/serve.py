@@ -42,6 +42,7 @@ class Poller:
         self._epoll = select.epoll()
         self._watched: dict[int, _Watched] = {}
         self._always: set[int] = set()
+        self.dropped = 0  # how many descriptors in all
 
     def change(self, fd: int, handler: Callable[[int], None], *, reads: bool, writes: bool) -> None:
         """As `way.Watch` says."""
@@ -61,6 +62,7 @@ class Poller:
         """As `way.Watch` says."""
         if self._watched.pop(fd, None) is None:
             return
+        self.dropped += 1
         if fd in self._always:
             self._always.discard(fd)
         else:
@@ -93,7 +95,7 @@ class Relay:
         self._gates: dict[bytes, Gate] = {}
         self._sessions: dict[int, Session] = {}
         self._ending: dict[int, float] = {}  # sessions whose server's end is waited for, and until when
-        self._count = 0
+        self._count = self._swept = 0
         self._crowded = self._given = self._leaving = False
         self._blocked: bool | None = None
         _raise_descriptors()
@@ -192,6 +194,9 @@ class Relay:
 
     def _sweep(self) -> None:
         """Close the sessions through which nothing goes any more."""
+        if self._poller.dropped == self._swept and not self._ending:
+            return
+        self._swept = self._poller.dropped
         for number, session in [one for one in self._sessions.items() if one[1].over]:
             if number in self._ending:
                 if time.monotonic() < self._ending[number] and not session.exited():

@@ -97,8 +97,8 @@ class Session:
             way.finish()
 
     def cut(self, detail: bytes) -> None:
-        """End it from here: both sides see the other one leave."""
-        self.detail = self.detail or detail
+        """End it from here, for a fault of ours: both sides see the other one leave."""
+        self.detail, self._first = self.detail or detail, "lost"
         for way in self.ways:
             way.cut()
 
@@ -108,7 +108,7 @@ class Session:
         A process's descriptors are closed a moment before it is over (exit(2)).
         """
         self._first = self._first or ("client-closed" if self.down.broken else "server-closed")
-        if self._process < 0 or self._first == "client-closed" or self.exited():
+        if self._process < 0 or self._first != "server-closed" or self.exited():
             return False
         self._watch.change(self._process, handler, reads=True, writes=False)
         return True
@@ -126,6 +126,8 @@ class Session:
         if self._told:
             return
         self._told = True
+        if self.judged is not None:
+            self.judged.give_up(b"the session is over")
         for way in self.ways:
             way.cut()
         if ending is None:

@@ -269,6 +269,29 @@ def test_a_client_that_takes_no_answers_is_not_read_for_ever(gated: Gated) -> No
     assert sent < 16 << 20
 
 
+def test_a_fault_of_ours_ends_its_session_alone_and_lets_nothing_pass(gated: Gated) -> None:
+    relayed, pair = gated()
+    other = relayed.session()
+    os.write(pair.write, call(1, "read") + call(2, "fault"))
+    assert read_to_end(pair.stdin) == b""
+    assert read_to_end(pair.read) == b""
+    closed = relayed.closed()
+    assert (closed.ending, b"a fault of ours" in closed.detail) == ("lost", True)
+    assert relayed.told(up=True) == call(1, "read") + call(2, "fault")
+    os.write(other.write, call(1, "read"))
+    assert read_line(other.stdin) == call(1, "read")
+    other.close()
+
+
+def test_why_a_human_denied_it_is_told_to_the_sender(gated: Gated) -> None:
+    relayed, pair = gated()
+    os.write(pair.write, call(1, "hold"))
+    waiting(relayed)
+    reason = b"not " + b"very " * 3000 + b"today"
+    relayed.relay.tell(b"Wr1 " + reason + b"\nYr1 deny")
+    assert read_line(pair.read) == answer(b"1", "a human denied it: " + reason.decode()) + b"\n"
+
+
 def test_judgements_are_told_before_the_bytes_they_are_about(gated: Gated) -> None:
     relayed, pair = gated()
     os.write(pair.write, call(1, "deny"))
