@@ -25,12 +25,14 @@ _HIDDEN = "servers that this configuration declares, and what is said to them"
 _INLINE = b"OPENCODE_CONFIG_CONTENT"
 _SHOWN = 300
 _SHARE, _MOST_NS = 40, 50_000_000  # a look takes 0.2 ms, with many folders more
+_LATE = "what is said to this MCP server: it was declared after the start, and TLS of its host is not ended"
+
 
 class Servers:
     """All declared servers of one run: what the tracer asks at each exec, what the gateway is told of, what is stated.
 
     `more`: declared elsewhere (by the policy). `command`: the run's own, which may name servers itself. `losses`: what
-    could not be read at the start.
+    could not be read at the start. `intercepts`: TLS of their hosts is ended.
     """
 
     def __init__(
@@ -39,6 +41,8 @@ class Servers:
         cwd: bytes,
         command: tuple[bytes, ...] = (),
         more: Iterable[Declared] = (),
+        *,
+        intercepts: bool = True,
     ) -> None:
         self._environment = environment
         self._files = Files(environment)
@@ -49,9 +53,12 @@ class Servers:
         self._matcher.start()
         self._told_of: set[tuple[bytes, str]] = set()
         self._tell: Callable[[list[Gap]], None] | None = None
+        self._lead: Callable[[bytes], None] | None = None
         self._changed = True
         self._look_ns = 0
         self.losses = self._problems(0)
+        self._urls = frozenset(self.urls)
+        self._read_hosts = frozenset(self.tls_hosts) if intercepts else None
 
     @property
     def declared(self) -> tuple[Declared, ...]:
@@ -61,15 +68,7 @@ class Servers:
     @property
     def tls_hosts(self) -> tuple[str, ...]:
         """`host:port` of those behind https, for `policy.model_hosts`."""
-        from agentwrap.mcp.http import place_of_url
-
-        found = []
-        for one in self.urls:
-            place = place_of_url(one.url) if one.url[:6].lower() == b"https:" else None
-            if place is not None and not set(place.host) & set(b"*?[]"):
-                host = place.host.decode("utf-8", "replace")
-                found.append(f"[{host}]:{place.port}" if ":" in host else f"{host}:{place.port}")
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(filter(None, (_tls_host(one.url) for one in self.urls))))
 
     @property
     def urls(self) -> tuple[Declared, ...]:
@@ -84,13 +83,14 @@ class Servers:
 
     def match(self, path: bytes, argv: tuple[bytes, ...], cwd: bytes) -> Declared | None:
         """As `Matcher.match`. What the words name is learned first; files that changed are looked at before a no."""
-        self._matcher.observe(argv, cwd)
+        self._changed |= self._matcher.observe(argv, cwd)
         found = self._matcher.match(path, argv, cwd)
         if found is None and self._look_again(time.monotonic_ns()):
             found = self._matcher.match(path, argv, cwd)
         if self._tell is not None and (self._changed or self._matcher.problems):
             self._changed = False
-            self._tell(self._problems(time.monotonic_ns()))
+            now_ns = time.monotonic_ns()
+            self._tell([*self._problems(now_ns), *self._new_urls(now_ns)])
         return found
 
     def by_hand(self, argv: tuple[bytes, ...]) -> bytes | None:
@@ -111,6 +111,27 @@ class Servers:
                 sink(msgspec.structs.replace(gap, at_ns=at_ns, from_ns=at_ns))
 
         self._tell = tell
+
+    def urls_to(self, lead: Callable[[bytes], None]) -> None:
+        """URLs that are declared from now on go to `lead`, so that what goes there can be led to the gateway."""
+        self._lead = lead
+
+    def _new_urls(self, at_ns: int) -> list[Gap]:
+        """Lead to those that were declared since; a gap for each that is not read all the same."""
+        new = [one for one in self.urls if one not in self._urls]
+        self._urls |= frozenset(new)
+        gaps = []
+        for one in new:
+            if self._lead is not None:
+                self._lead(one.url)
+            host = _tls_host(one.url)
+            if host and self._read_hosts is not None and host not in self._read_hosts:
+                detail = b"%b %b" % (one.name, host.encode("utf-8", "replace"))
+                gaps.append(
+                    Gap(at_ns=at_ns, what="mcp-http", cause="not-intercepted", could_hide=_LATE, from_ns=at_ns,
+                        detail=detail)
+                )  # fmt: skip
+        return gaps
 
     def _look(self, folders: tuple[bytes, ...], whole: bool) -> tuple[Declared, ...] | None:
         before = time.thread_time_ns()
@@ -158,7 +179,8 @@ def of_run(options: RunOptions, cwd: bytes) -> Servers:
             Declared(b"", "policy", b"record.mcp_stdio", "command", pattern=os.fsencode(one.text))
             for one in stdio_patterns(options.layers)
         ]
-    return Servers(options.environment, os.path.realpath(cwd), options.command, patterns)
+    folder, intercepts = os.path.realpath(cwd), not options.no_intercept
+    return Servers(options.environment, folder, options.command, patterns, intercepts=intercepts)
 
 
 def are_gated(layers: Sequence[Layer]) -> bool:
@@ -168,6 +190,19 @@ def are_gated(layers: Sequence[Layer]) -> bool:
     from agentwrap.policy.layers import mode_of
 
     return mode_of(layers) != "observe" and any(layer.policy.mcp.restricts() for layer in layers)
+
+
+def _tls_host(url: bytes) -> str:
+    """`host:port` of an https URL, empty for another one and for what is no host."""
+    if url[:6].lower() != b"https:":
+        return ""
+    from agentwrap.mcp.http import place_of_url
+
+    place = place_of_url(url)
+    if place is None or set(place.host) & set(b"*?[]"):
+        return ""
+    host = place.host.decode("utf-8", "replace")
+    return f"[{host}]:{place.port}" if ":" in host else f"{host}:{place.port}"
 
 
 def _fetch(folder: bytes, name: bytes) -> bytes | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from agentwrap.errors import EXIT_FAILED
+from agentwrap.launching import attendant
 from agentwrap.launching.options import RunOptions
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def fork_tracer(following: Following) -> tuple[int, socket.socket]:
     theirs.close()
     # Should the tracer die in a mode without ptrace, its orphans must find us (prctl(2)).
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if following.options.server:
+        attendant.let_go_of_streams()  # its client waits for their ends, and we have nothing to say there
     return pid, ours
 
 
@@ -188,5 +191,7 @@ def _capture(following: Following) -> "CaptureSettings | None":
     options, ports = following.options, gateway.capture_ports
     servers = following.around.servers
     urls = [one.url for one in servers.urls] if servers is not None else []
-    targets = model_servers(options.environment, options.intercept, urls)
+    targets = set(model_servers(options.environment, options.intercept, urls))
+    if servers is not None:
+        servers.urls_to(lambda url: targets.update(model_servers({}, (), [url])))
     return CaptureSettings(ports.tcp, gateway.callers, targets)

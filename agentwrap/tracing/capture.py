@@ -12,6 +12,7 @@ import select
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
@@ -49,12 +50,13 @@ Handler = Callable[[Call, Arguments], int]
 class CaptureSettings:
     """The gateway, and whose connections go to it. `tcp_port`: of its listener on 127.0.0.1.
 
-    `callers`: the SEQPACKET socket that tells it who calls. `targets`: servers besides port 443 of every address.
+    `callers`: the SEQPACKET socket that tells it who calls. `targets`: servers besides port 443 of every address; more
+    may become known while the run goes on.
     """
 
     tcp_port: int
     callers: socket.socket
-    targets: frozenset[Target]
+    targets: AbstractSet[Target]
 
 
 class Capture:

@@ -12,7 +12,8 @@ from wrapping import Wrapped
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 CLIENT = """
 import sys, urllib.request
-request = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), {"Content-Type": "application/json"})
+headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+request = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), headers)
 print(urllib.request.urlopen(request).read())
 """
 
@@ -57,3 +58,20 @@ def test_plain_http_at_any_port_is_read(world: World) -> None:
     ran = ask(world, f"http://203.0.113.20:{PORT}/mcp")
     assert [path for _scheme, _host, path in exchanges(ran)] == ["/mcp"]
     assert servers(ran) == [("far", "config")]
+
+
+def test_urls_of_another_project_are_read_where_that_needs_no_certificate(world: World) -> None:
+    (world.folder / "other").mkdir()
+    urls = {"plain": f"http://203.0.113.20:{PORT}/mcp", "tls": f"https://{OTHER}/mcp"}
+    entries = {name: {"type": "http", "url": url} for name, url in urls.items()}
+    (world.folder / "other" / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    script = 'cd other; for url; do "$0" -c "$CLIENT" "$url" "$REQUEST"; done'
+    given = {"CLIENT": CLIENT, "REQUEST": REQUEST.decode()}
+    ran = world.run("sh", "-c", script, sys.executable, *urls.values(), env=given)
+    assert ran.status == 0, ran.stderr
+    assert exchanges(ran) == [("http", "203.0.113.20", "/mcp")]
+    assert servers(ran) == [(f"203.0.113.20:{PORT}", "traffic")]
+    gaps = [event.data for event in ran.events("gap")]
+    assert [(one["what"], one["cause"], one["detail"]) for one in gaps] == [
+        ("mcp-http", "not-intercepted", f"tls {OTHER}:443")
+    ]
