@@ -1,8 +1,8 @@
-"""MCP over stdio through agentwrap and beside it: `python tests/bench/mcp_relay.py [--rounds N] [--quick] [--peers DIR]`.
+"""MCP over stdio through agentwrap and beside it: `python tests/bench/mcp_relay.py [--rounds N] [--peers DIR]`.
 
 One client and one server in Python: direct; with the relay alone between; in a run, without and with rules; and through
-others that record, where `--peers` names a folder whose `venv` has mcpjail, wakeprint and mcp-rec. All in turns; medians
-of the rounds. A recording that does not hold every call fails the bench.
+others that record, where `--peers` names a folder whose `venv` has mcpjail, wakeprint and mcp-rec. All in turns,
+medians of the rounds. A recording that does not hold every call fails the bench.
 """
 
 import argparse
@@ -62,7 +62,8 @@ class Bench:
         self.folder, self.sizes = folder, sizes
         self.server = [sys.executable, "-S", "-E", str(HERE / "mcp_server.py")]
         self.bin = peers / "venv" / "bin" if peers is not None else Path("/nonexistent")
-        self.env = {**environment(folder), "MCPJAIL_HOME": str(folder / "mcpjail"), "PYTHONPATH": str(HERE.parent.parent)}
+        self.env = {**environment(folder), "MCPJAIL_HOME": str(folder / "mcpjail")}
+        self.env["PYTHONPATH"] = str(HERE.parent.parent)
         declared = {"mcpServers": {"bench": {"command": self.server[0], "args": self.server[1:]}}}
         (folder / ".mcp.json").write_text(json.dumps(declared))
         (folder / "policy.toml").write_text(POLICY)
@@ -150,10 +151,9 @@ def table(results: list[Measured], options: argparse.Namespace) -> str:
             continue
         added = f"{(p50 - base) / 1e3:+.3f} ms" if base is not None and one is not direct else ""
         long = one.median("long_s")
-        cells = [
-            one.name, f"{p50 / 1e3:.3f} ms", added, f"{p99 / 1e3:.2f} ms", f"{2 * (one.median('per_second') or 0):,.0f}",
-            f"{long:.2f} s" if long is not None else "does not pass", f"{2 * (one.median('together_per_second') or 0):,.0f}",
-        ]  # fmt: skip
+        alone, together = (f"{2 * (one.median(f'{what}per_second') or 0):,.0f}" for what in ("", "together_"))
+        passes = f"{long:.2f} s" if long is not None else "does not pass"
+        cells = [one.name, f"{p50 / 1e3:.3f} ms", added, f"{p99 / 1e3:.2f} ms", alone, passes, together]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

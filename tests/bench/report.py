@@ -80,6 +80,7 @@ class Results:
     traffic: list[Traffic] = field(default_factory=list)
     confined: list[Confined] = field(default_factory=list)
     models: str = ""
+    mcp: str = ""
 
     def put(self, result: Result) -> None:
         """Add a row of the table, in place of an earlier one of the same title."""
@@ -217,6 +218,8 @@ def markdown(results: Results, ways: Sequence[str]) -> str:
         lines += report_confined.starts(results.confined)
     if results.models:
         lines += ["", *results.models.rstrip().split("\n")]
+    if results.mcp:
+        lines += ["", *results.mcp.rstrip().split("\n")]
     if results.events_per_second or results.memory:
         lines += _recorder(results)
     if results.starts:

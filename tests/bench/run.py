@@ -1,9 +1,9 @@
 """Benchmarks: `python tests/bench/run.py [--quick] [--only NAMES] [--rounds N] [-o docs/benchmarks.md]`.
 
-Names: the workloads' (`--list`), `agents`, `gateway`, `starts-confined`, `models`, `recorder`, `memory`, `commands`,
-`streams`. The real agents run where AGENTWRAP_LAB names the folder of their lab. `--peers` names a folder with other
-sandboxes and proxies: `node_modules` with srt, `venv` with sandlock, mitmproxy and backspin; the rest are looked for in
-PATH. Nothing leaves the machine.
+Names: the workloads' (`--list`), `agents`, `gateway`, `starts-confined`, `models`, `mcp`, `recorder`, `memory`,
+`commands`, `streams`. The real agents run where AGENTWRAP_LAB names the folder of their lab. `--peers` names a folder
+with others: `node_modules` with srt, `venv` with sandlock, mitmproxy, backspin, mcpjail, wakeprint and mcp-rec; the rest
+are looked for in PATH. Nothing leaves the machine.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from pathlib import Path
 import commands
 import confined
 import gateway
+import mcp_relay
 import measure
 import model_proxy
 import recorder
@@ -23,7 +24,7 @@ import report
 import ways as ways_module
 import workloads
 
-PARTS = ("agents", "gateway", "starts-confined", "models", "recorder", "memory", "commands", "streams")
+PARTS = ("agents", "gateway", "starts-confined", "models", "mcp", "recorder", "memory", "commands", "streams")
 AGENTS = ("claude", "codex")
 
 
@@ -102,6 +103,8 @@ def _fill(
         results.confined = confined.compare(agentwrap, options.peers, rounds=many, only=named, say=say)
     if "models" in wanted:
         results.models = model_proxy.page(rounds=rounds, quick=quick, peers=options.peers)
+    if "mcp" in wanted:
+        results.mcp = mcp_relay.page(rounds=rounds, quick=quick, peers=options.peers)
     if "recorder" in wanted:
         results.events_per_second = recorder.events_per_second(2_000 if quick else 200_000, folder / "rate.agentlog")
         say(f"recorder {results.events_per_second:,.0f} events/s")

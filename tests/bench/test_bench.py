@@ -67,3 +67,11 @@ def test_a_quick_run_of_the_confined_parts(tmp_path: Path) -> None:
 
 def row(text: str, first: str) -> str:
     return next(line for line in text.splitlines() if line.startswith(f"| {first} |"))
+
+
+def test_a_quick_run_of_the_relay(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    bench(tmp_path, "--only", "mcp", "-o", str(page))
+    text = page.read_text()
+    for way in ("agentwrap's relay alone", "agentwrap run", "agentwrap run, with rules"):
+        assert row(text, way).count(" ms") == 3
