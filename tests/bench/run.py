@@ -2,8 +2,8 @@
 
 Names: the workloads' (`--list`), `agents`, `gateway`, `starts-confined`, `models`, `mcp`, `recorder`, `memory`,
 `commands`, `streams`. The real agents run where AGENTWRAP_LAB names the folder of their lab. `--peers` names a folder
-with others: `node_modules` with srt, `venv` with sandlock, mitmproxy, backspin, mcpjail, wakeprint and mcp-rec; the rest
-are looked for in PATH. Nothing leaves the machine.
+with others: `node_modules` with srt, `venv` with sandlock, mitmproxy, backspin, mcpjail, wakeprint and mcp-rec; the
+rest are looked for in PATH. Nothing leaves the machine.
 """
 
 import argparse
