@@ -51,7 +51,7 @@ class McpMessage(Event, frozen=True, kw_only=True, tag="mcp.message"):
     `up`: from client to server. `ours`: neither said it, agentwrap did (a denial, progress while held). `id`: as JSON
     text. `call`: the call that it belongs to. `passed`: it went on to the other side (false: denied, or held; the
     decision tells how that ended). `body`: its bytes, without the line's end (stdio) or the event's frame (SSE).
-    `exchange`: of HTTP, the number of the exchange that it came in. `piece`: 0 for a whole message; else this is the
+    `exchange`: of HTTP, the id of the exchange that it came in. `piece`: 0 for a whole message; else this is the
     n-th piece, from 1, of a line that is too long to be read as one.
     """
 

@@ -17,7 +17,6 @@ from agentwrap.views.source import Row, Source, foreign_text, mapping, number
 
 MEDIA = "application/json"
 _MS = 1e-6
-_MOST_POSTED = 10_000
 _TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
@@ -35,11 +34,8 @@ def export(source: Source, rows: Iterable[Row], started_unix_ns: int) -> Iterato
 
 def _entries(source: Source, rows: Iterable[Row], started_unix_ns: int) -> Iterator[dict[str, Any]]:
     asked: dict[str, Row] = {}
-    posted: dict[str, Row] = {}
     for row in rows:
-        if row.kind == "mcp.message" and row.data.get("exchange"):
-            yield from _of_mcp(source, row, posted, started_unix_ns)
-        elif row.kind == "model.request":
+        if row.kind == "model.request":
             asked[str(row.data.get("call", ""))] = row
         elif row.kind == "model.response" and (request := asked.pop(str(row.data.get("call", "")), None)) is not None:
             yield _call(source, request, row, started_unix_ns)
@@ -95,36 +91,6 @@ def _exchange(source: Source, row: Row, started_unix_ns: int) -> dict[str, Any]:
     }
 
 
-def _of_mcp(source: Source, row: Row, posted: dict[str, Row], started_unix_ns: int) -> Iterator[dict[str, Any]]:
-    """A request over MCP and its response, where both came in one exchange; its heads are not in the file."""
-    exchange = str(row.data["exchange"])
-    if row.data.get("up"):
-        if len(posted) < _MOST_POSTED:
-            posted[exchange] = row
-        return
-    request = posted.get(exchange) if row.data.get("sort") in ("response", "batch") else None
-    session = source.span(str(row.data.get("session", "")))
-    if request is None or session is None:
-        return
-    del posted[exchange]
-    sent, received = ({"request": request.data.get("body")}, {"response": row.data.get("body")})
-    kind = "application/json"
-    asked = _request(source, request.seq, "POST", foreign_text(session.data.get("url")), None, sent, field="body")
-    answer = _response(source, row, received, field="body")
-    if "postData" in asked:
-        asked["postData"]["mimeType"] = kind
-    yield {
-        "startedDateTime": rfc3339(started_unix_ns + request.at_ns),
-        "time": max(0, row.at_ns - request.at_ns) * _MS,
-        "request": asked,
-        "response": {**answer, "content": {**answer["content"], "mimeType": kind}},
-        "cache": {},
-        "timings": _timings(request.at_ns, row.at_ns, max(row.at_ns, request.at_ns)),
-        "_mcp_session": row.data.get("session"),
-        "_mcp_call": row.data.get("call"),
-    }
-
-
 def _url(scheme: str, data: dict[str, Any], path: str) -> str:
     if "://" in path[:8]:
         return path
@@ -135,9 +101,7 @@ def _url(scheme: str, data: dict[str, Any], path: str) -> str:
     return f"{scheme}://{authority}{path or '/'}"
 
 
-def _request(
-    source: Source, seq: int, method: str, url: str, headers: Any, data: dict[str, Any], field: str = "request"
-) -> dict[str, Any]:
+def _request(source: Source, seq: int, method: str, url: str, headers: Any, data: dict[str, Any]) -> dict[str, Any]:
     told = _headers(headers)
     size = number(mapping(data.get("request")).get("size"))
     entry: dict[str, Any] = {
@@ -150,7 +114,7 @@ def _request(
         "headersSize": -1,
         "bodySize": size,
     }
-    body = _body(source, seq, field)
+    body = _body(source, seq, "request")
     if body is not None:
         entry["postData"] = {"mimeType": _header(told, "content-type"), "text": body.decode("utf-8", "replace")}
     elif size:
@@ -158,11 +122,11 @@ def _request(
     return entry
 
 
-def _response(source: Source, row: Row | None, data: dict[str, Any], field: str = "response") -> dict[str, Any]:
+def _response(source: Source, row: Row | None, data: dict[str, Any]) -> dict[str, Any]:
     told = _headers(data.get("response_headers", data.get("headers"))) if row is not None else []
     size = number(mapping(data.get("response")).get("size"))
     content: dict[str, Any] = {"size": size, "mimeType": _header(told, "content-type") or "application/octet-stream"}
-    body = _body(source, row.seq, field) if row is not None else None
+    body = _body(source, row.seq, "response") if row is not None else None
     if body is not None:
         try:
             content["text"] = body.decode()

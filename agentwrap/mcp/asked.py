@@ -1,12 +1,13 @@
 """What a request of MCP asks for and what a response says, from their JSON. Pure; raises nothing for foreign bytes."""
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 
 from agentwrap.events.mcp import McpResultEnding
 from agentwrap.mcp.rpc import TEXT_BYTES, Rpc, is_true, read_members, string
-from agentwrap.models.json_slices import elements
+from agentwrap.models.json_slices import elements, elements_of_a_cut_array
 
 PROTOCOL = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
@@ -20,6 +21,10 @@ _CLAIMS = {
     "durationseconds": 1_000_000_000, "elapsedseconds": 1_000_000_000, "durationns": 1, "elapsedns": 1,
 }  # fmt: skip
 _CLAIMED_MAX_NS = 10**18
+_LOOKED_AT_BYTES = 256 << 10
+_STRING_BYTES = 6 * TEXT_BYTES + 64  # each byte may be an escape
+_TEXT = re.compile(rb'"text"\s*:\s*"')
+_BEGUN = re.compile(rb'"(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*', re.DOTALL)
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -115,11 +120,17 @@ def _texts(raw: bytes, depth: int) -> Iterator[bytes]:
     if depth > 2:
         return
     if raw[:1] == b"[":
-        for start, end in elements(raw) or ():
+        small = len(raw) <= _LOOKED_AT_BYTES
+        places = elements(raw) or () if small else elements_of_a_cut_array(raw[:_LOOKED_AT_BYTES])
+        found = False
+        for start, end in places:
+            found = True
             yield from _texts(raw[start:end], depth + 1)
+        if not found and (begun := _TEXT.search(raw[:_LOOKED_AT_BYTES])):
+            yield _clipped(raw[begun.end() - 1 :])
     elif raw[:1] == b"{":
         held = read_members(raw)
-        text = string(held.get("text", b"")[: 8 * TEXT_BYTES]) or _clipped(held.get("text", b""))
+        text = _clipped(held.get("text", b""))
         if text:
             yield text
         yield from _texts(held.get("content", b""), depth + 1)
@@ -127,8 +138,11 @@ def _texts(raw: bytes, depth: int) -> Iterator[bytes]:
 
 
 def _clipped(raw: bytes) -> bytes:
-    """The beginning of a long string: what of it lies before an escape that would be cut."""
-    return string(raw)[:TEXT_BYTES] if len(raw) > 8 * TEXT_BYTES else b""
+    """A string as far as it is kept: of a long one what lies before an escape that would be cut."""
+    if raw[:1] != b'"' or len(raw) <= _STRING_BYTES:
+        return string(raw)
+    begun = _BEGUN.match(raw, 0, _STRING_BYTES)
+    return string(begun[0] + b'"') if begun else b""
 
 
 def _claimed(held: dict[str, bytes]) -> int:

@@ -18,7 +18,7 @@ from agentwrap.models.json_slices import FAULTS, read
 WAITING_MAX = 1024
 TOOLS_MAX = 4096
 _COMPARED_BYTES = 1 << 20
-_PREFIX_BYTES = 2048
+_PREFIX_BYTES, _KEPT_BYTES = 2048, 4096
 _LEAVES_MAX = 32
 _NO_NAME = re.compile(rb"[^a-z0-9]+")
 _LOOSE_SPACE = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*"?)|[ \t\r\n]+', re.DOTALL)
@@ -35,7 +35,7 @@ def plain(name: bytes) -> bytes:
 class _Waiting:
     """An MCP call that is not joined. `over`: it has ended."""
 
-    __slots__ = ("arguments", "digest", "marks", "name", "names", "over", "prefix", "tool")
+    __slots__ = ("_digest", "_prefix", "arguments", "marks", "name", "names", "over", "tool")
 
     def __init__(self, name: str, server: bytes, asked: Asked) -> None:
         server_name, tool = plain(server), plain(asked.tool)
@@ -43,10 +43,25 @@ class _Waiting:
         self.tool = tool
         self.names = frozenset({tool, server_name + b"_" + tool, b"mcp_" + server_name + b"_" + tool})
         self.marks = frozenset(asked.marks)
-        self.arguments = asked.arguments[:_PREFIX_BYTES]
-        self.digest = _digest(asked.arguments)
-        self.prefix = _compact(asked.arguments[: 2 * _PREFIX_BYTES])[:_PREFIX_BYTES]
+        self.arguments = asked.arguments[:_KEPT_BYTES]
+        # Most calls are found by an id, or wait for nothing: what short ones say is read when it is asked for.
+        self._digest = _digest(asked.arguments) if len(asked.arguments) > _KEPT_BYTES else None
+        self._prefix: bytes | None = None
         self.over = False
+
+    @property
+    def digest(self) -> bytes:
+        """Of what the arguments say."""
+        if self._digest is None:
+            self._digest = _digest(self.arguments)
+        return self._digest
+
+    @property
+    def prefix(self) -> bytes:
+        """The beginning of the arguments, without spaces between."""
+        if self._prefix is None:
+            self._prefix = _compact(self.arguments)[:_PREFIX_BYTES]
+        return self._prefix
 
 
 class _Tool:

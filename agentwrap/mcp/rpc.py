@@ -13,11 +13,13 @@ from hashlib import sha256
 import msgspec
 
 from agentwrap.events.mcp import McpSort
-from agentwrap.models.json_slices import FAULTS, elements, members
+from agentwrap.models.json_slices import FAULTS, elements
 
 ID_BYTES = 256
 TEXT_BYTES = 4096
 BATCH_MAX = 10_000
+_OBJECTS_MAX = 500_000
+_LONG_BATCH = "a batch too long to be read"
 _NAME_BYTES = 1024
 _LOOKED_AT_BYTES = 256 << 10  # up to here keys that come twice are found at any depth
 _TOKENS_MAX = 2_000_000
@@ -25,6 +27,9 @@ _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _TOKEN = re.compile(_STRING.pattern + rb"|[\[\]{}:,]", re.DOTALL)
+_OPEN = re.compile(rb"\{[ \t\r\n]*")
+_KEYED = re.compile(_STRING.pattern + rb"[ \t\r\n]*:[ \t\r\n]*", re.DOTALL)
+_NEXT = re.compile(rb"[ \t\r\n]*[,}][ \t\r\n]*")
 
 _raws = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _any = msgspec.json.Decoder()
@@ -66,6 +71,8 @@ def read(data: bytes) -> Rpc:
 
 
 def _batch(text: bytes, odd: str) -> Rpc:
+    if text.count(b"{") > _OBJECTS_MAX:
+        return Rpc("batch", odd=_LONG_BATCH)
     places = elements(text)
     if places is None:
         return Rpc("invalid", json=False)
@@ -73,7 +80,7 @@ def _batch(text: bytes, odd: str) -> Rpc:
     odd = odd or next((part.odd for part in parts if part.odd), "")
     if not any(part.sort != "invalid" for part in parts):
         return Rpc("invalid", odd=odd)
-    return Rpc("batch", parts=parts, odd=odd or ("a batch too long to be read" if len(places) > BATCH_MAX else ""))
+    return Rpc("batch", parts=parts, odd=odd or (_LONG_BATCH if len(places) > BATCH_MAX else ""))
 
 
 def _message(text: bytes) -> Rpc:
@@ -148,10 +155,10 @@ def _doubled(text: bytes) -> str:
     if len(text) > _LOOKED_AT_BYTES:
         if not _is_utf8(text):
             return "not strict JSON"
-        held = members(text)
-        if held is None or ("params" in held and _is_doubled(text, *held["params"])):
-            return "a key twice"
-        return ""
+        held = _raws.decode(text)
+        params = bytes(held["params"]) if "params" in held else b""
+        once = _each_once(text, held) and (params[:1] != b"{" or _each_once(params, _raws.decode(params)))
+        return "" if once else "a key twice"
     try:
         if text.count(b":") == _keys(_any.decode(text)):  # colons in strings make more of them
             return ""
@@ -187,8 +194,21 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _is_doubled(text: bytes, start: int, end: int) -> bool:
-    return text[start : start + 1] == b"{" and members(text, start, end) is None
+def _each_once(text: bytes, held: dict[str, msgspec.Raw]) -> bool:
+    """Whether an object's members are all of it: of a key that comes twice one value is left over."""
+    at = _end(_OPEN, text, 0)
+    for value in held.values():
+        raw = bytes(value)
+        key = _KEYED.match(text, at) if at >= 0 else None
+        if key is None or not text.startswith(raw, key.end()):
+            return False
+        at = _end(_NEXT, text, key.end() + len(raw))
+    return at == len(text) or not held
+
+
+def _end(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else -1
 
 
 def _keys(value: object) -> int:

@@ -1,26 +1,14 @@
 """MCP in the formats that others read."""
 
 import json
-from typing import Any
 
 import mcp_run
 import msgspec
 from export_received import Trace
 from fake_recording import FakeRecording
 
-from agentwrap.events import (
-    ExchangeBegan,
-    ExchangeEnded,
-    ExchangeReceived,
-    ExchangeRequested,
-    ExchangeResponded,
-    ExchangeSent,
-    Item,
-    McpCall,
-)
-from agentwrap.events.exchange import OfMcp
+from agentwrap.events import McpCall
 from agentwrap.export import exporter, otlp
-from agentwrap.mcp.decoder import McpDecoder
 
 STARTED = 10**18
 RUN = FakeRecording(mcp_run.items(), meta={**mcp_run.meta(), "run_id": "r1"})
@@ -85,35 +73,6 @@ def test_a_timeline_has_tracks_of_calls_and_arrows_from_tools() -> None:
     starts = sorted(one["id"] for one in events if one["ph"] == "s")
     assert starts == sorted(one["id"] for one in events if one["ph"] == "f")
     assert len([one for one in starts if one > 1_000_000]) == 4
-
-
-def over_http() -> list[Item]:
-    items: list[Item] = []
-    decoder = McpDecoder(items.append)
-    head: dict[str, Any] = {"connection": "c1", "span": "p1", "pid": 7, "scheme": "https", "host": b"mcp.example.com"}
-    asked = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search"}}).encode()
-    said = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": []}}).encode()
-    for news in (
-        ExchangeBegan(exchange=1, at_ns=10, port=443, method=b"POST", target=b"/mcp", version=b"HTTP/1.1",
-                      headers=((b"content-type", b"application/json"),), mcp=OfMcp(b"remote", "config"), **head),
-        ExchangeSent(1, 20, asked),
-        ExchangeRequested(1, 21),
-        ExchangeResponded(1, 30, 200, b"OK", ((b"content-type", b"application/json"),)),
-        ExchangeReceived(1, 40, said),
-        ExchangeEnded(1, 50, "complete"),
-    ):  # fmt: skip
-        assert decoder.exchange(news)
-    decoder.finish(60)
-    return items
-
-
-def test_a_request_over_http_is_an_entry_of_a_har() -> None:
-    source = FakeRecording(over_http())
-    (entry,) = json.loads(b"".join(exporter("har")(source, source.rows(), STARTED)))["log"]["entries"]
-    assert entry["request"]["url"] == "https://mcp.example.com:443/mcp"
-    assert json.loads(entry["request"]["postData"]["text"])["method"] == "tools/call"
-    assert json.loads(entry["response"]["content"]["text"])["result"] == {"content": []}
-    assert (entry["_mcp_call"], entry["_mcp_session"]) == ("k1", "s1")
 
 
 def test_rows_as_lines_of_json_tell_of_mcp() -> None:
