@@ -144,6 +144,7 @@ def _become(
         attendant.be_called("aw-connector")
         attendant.die_with(parent)
         attendant.ignore_terminal_signals()
+        attendant.let_go_of_streams()
         held = _set_up(plan, channel, step)
         attendant.die_with(parent)  # forgotten by the kernel when credentials change (prctl(2))
         named = [name for name in _NAMES if name in held]

@@ -102,6 +102,7 @@ def _become(build: Build, first: First, channel: socket.socket, parent: int, *, 
         attendant.die_with(parent)
         attendant.hide_memory()
         attendant.ignore_terminal_signals()
+        attendant.let_go_of_streams()
         # What the tracer asks for must not wait for a switch of threads here.
         sys.setswitchinterval(0.001)
         try:

@@ -30,6 +30,18 @@ def be_called(name: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
 
 
+def let_go_of_streams() -> None:
+    """Put /dev/null over our own standard input and output: who is at their other ends waits for the last one to go.
+
+    A terminal is kept. It has no end, and job control goes through it.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in (0, 1):
+        if not os.isatty(number):
+            os.dup2(nothing, number)
+    os.close(nothing)
+
+
 def survive_parent() -> None:
     """Undo `die_with`."""
     prctl(_PR_SET_PDEATHSIG, 0)

@@ -5,13 +5,14 @@ import os
 import pty
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from relaying import HERE, SERVER, Relayed, relayed, seen
 from rows import MODES, mode_name, raw
-from wrapping import environment, program
+from wrapping import AGENTWRAP, environment, program
 
 NOTIFIED = ("--debuggable",)
 ALL = pytest.mark.parametrize("options", MODES, ids=mode_name)
@@ -69,6 +70,39 @@ def test_the_command_itself_is_a_server(tmp_path: Path, options: tuple[str, ...]
     assert (session["server"], session["how"], session["up"]) == ("mine", "hand", "hello\n")
     assert (run.status, run.stdout.decode()) == (7, session["down"])
     assert not gaps(run)
+
+
+def write_for_ever(descriptor: int) -> None:
+    while True:
+        os.write(descriptor, b"\n")
+
+
+CLOSED_BY_HAND = [(), NOTIFIED, ("--tier", "wall", "--allow", "a.example"), ("--tier", "guard", "--allow", "a.example")]
+
+
+@pytest.mark.parametrize("options", CLOSED_BY_HAND, ids=lambda options: " ".join(options[:2]) or "default")
+def test_ends_are_told_when_the_server_closes_them(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Not when the run is over: nobody of ours but the relay has them."""
+    if "wall" in options and subprocess.run(["unshare", "-Urnm", "true"], capture_output=True).returncode:
+        pytest.skip("no user namespaces here")
+    os.mkfifo(tmp_path / "gate")
+    script = 'echo up; exec 0<&- 1>&-; read line < gate; exit "$line"'
+    words = [*AGENTWRAP, "mcp", "--name", "mine", "-o", str(tmp_path / "run.agentlog"), *options, "--"]
+    client = subprocess.Popen(
+        [*words, "sh", "-c", script], cwd=tmp_path, env=environment(tmp_path), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert client.stdin is not None
+    assert client.stdout is not None
+    lest_it_hangs = threading.Timer(60, client.kill)
+    lest_it_hangs.start()
+    assert client.stdout.read() == b"up\n"
+    with pytest.raises(BrokenPipeError):
+        write_for_ever(client.stdin.fileno())
+    (tmp_path / "gate").write_text("4\n")
+    _, stderr = client.communicate()
+    lest_it_hangs.cancel()
+    assert (client.returncode, stderr) == (4, b"")
 
 
 @ALL
@@ -234,5 +268,29 @@ def test_servers_killed_at_any_moment(tmp_path: Path, options: tuple[str, ...]) 
     assert run.left == 0
     before, after = json.loads((tmp_path / "sessions.tracer").read_text())
     assert after == before
+    assert gaps(run) == []
     assert set(run.gaps()) <= {"no-ptrace"}
     print(f"{early} killed early, {late} later, {len(run.sessions)} relayed")
+
+
+STARTS = """
+import subprocess, time
+began = time.perf_counter()
+for _ in range(50):
+    subprocess.run(["cat", "-u"], input=b"x", stdout=subprocess.PIPE)
+print((time.perf_counter() - began) / 50 * 1e3)
+"""
+
+
+@ALL
+def test_each_of_many_starts_is_relayed(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Prints what a start costs: natively, in a run, and relayed in a run."""
+    words = ("python3", "-c", STARTS)
+    natively = subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout
+    options = ("--no-intercept", *options)
+    within = relayed(tmp_path, *words, servers={}, options=options)
+    run = relayed(tmp_path, *words, servers={"one": ["cat", "-u"]}, options=options)
+    assert [(one["up"], one["down"]) for one in run.sessions] == [("x", "x")] * 50
+    assert within.sessions == []
+    native_ms, within_ms, relayed_ms = map(float, (natively, within.stdout, run.stdout))
+    print(f"start and end: native {native_ms:.2f} ms, in a run {within_ms:.2f}, relayed {relayed_ms:.2f}")

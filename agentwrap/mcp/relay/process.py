@@ -34,6 +34,7 @@ def become(channel: socket.socket, supervisor: socket.socket, settings: Settings
         attendant.die_with(parent)
         attendant.hide_memory()
         attendant.ignore_terminal_signals()
+        attendant.let_go_of_streams()
         if _sleep(channel, supervisor):
             from agentwrap.mcp.relay import serve
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from agentwrap.events import Sink
 from agentwrap.events.egress import ActDenied
 from agentwrap.events.mcp import McpHow
+from agentwrap.launching import attendant
 from agentwrap.mcp.declared import Declared
 from agentwrap.mcp.handover import Ends, Taken, hand_over
 from agentwrap.tracing.gaps import gap_of
@@ -33,6 +34,7 @@ _MKDIR = 83  # asm/unistd_64.h; reported whatever its arguments, wherever there 
 _MOST_KNOWN = 4096
 _PATIENCE_S = 2.0  # for a relay that has not taken the last ones yet
 _DETAIL_BYTES = 4096
+_FLAGS, _PF_EXITING, _KILLED = 5, 4, 1 << (SIGKILL - 1)  # proc_pid_stat(5), linux/sched.h, proc_pid_status(5)
 _STREAMS = (Kind.PIPE, Kind.SOCKET)
 
 
@@ -223,12 +225,14 @@ class Interposer:
         if len(self._given) > _MOST_KNOWN:
             self._given.popitem(last=False)
         if process.parent is None:
-            _let_go()
+            attendant.let_go_of_streams()  # the command's own are ours as well
 
     # What is told
 
     def _unrelayed(self, process: Process, server: Server, why: str) -> int:
-        """A server is not relayed: told, and the errno where it may not run so."""
+        """A server is not relayed: told, and the errno where it may not run so. One that is dying is no server."""
+        if _is_dying(process.pid):
+            return 0
         if not self._gated:
             self._gap(process, server.argv, why)
             return 0
@@ -258,12 +262,17 @@ def _standard(pid: int) -> Standard | None:
     return Standard(there, back) if there is not None and back is not None else None
 
 
-def _let_go() -> None:
-    """The command's own standard input and output are ours as well, and an end is one when nobody has it any more."""
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for number in (0, 1):
-        os.dup2(nothing, number)
-    os.close(nothing)
+def _is_dying(pid: int) -> bool:
+    """Whether it is dead, on its way, or about to be: what was looked for in it was not there any more for that."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, *numbers = file.read().rpartition(b")")[2].split()
+        with open(f"/proc/{pid}/status", "rb") as file:
+            pending = [int(line[7:], 16) for line in file if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    except (OSError, ValueError):
+        return True
+    exiting = int(numbers[_FLAGS]) & _PF_EXITING
+    return state in (b"Z", b"X") or bool(exiting) or any(mask & _KILLED for mask in pending)
 
 
 def _kill(process: Process) -> None:
