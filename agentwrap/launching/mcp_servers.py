@@ -24,6 +24,7 @@ from agentwrap.policy.layers import Layer
 _HIDDEN = "servers that this configuration declares, and what is said to them"
 _INLINE = b"OPENCODE_CONFIG_CONTENT"
 _SHOWN = 300
+_MAX_TOLD = 1000
 _SHARE, _MOST_NS = 40, 50_000_000  # a look takes 0.2 ms, with many folders more
 _LATE = "what is said to this MCP server: it was declared after the start, and TLS of its host is not ended"
 
@@ -146,7 +147,8 @@ class Servers:
         problems = [(path, words) for path, found in self._files.found.items() for words in found.problems]
         problems += [(b"", words) for words in self._matcher.problems]
         self._matcher.problems.clear()
-        new = [one for one in dict.fromkeys(problems) if one not in self._told_of]
+        room = _MAX_TOLD - len(self._told_of)
+        new = [one for one in dict.fromkeys(problems) if one not in self._told_of][: max(0, room)]
         self._told_of.update(new)
         return [
             Gap(

@@ -14,7 +14,7 @@ from agentwrap.mcp.configs.texts import UnreadableError, members, to_bytes, toml
 from agentwrap.mcp.declared import Client, Declared, Scope
 
 Format = Literal["servers", "plugin", "claude-code", "vscode", "gemini", "opencode", "codex"]
-MAX_SERVERS = 1000
+MAX_SERVERS, MAX_PROBLEMS = 1000, 20
 _TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
     "http": "http", "streamable-http": "http", "streamable_http": "http", "streamableHttp": "http", "remote": "http",
     "sse": "sse",
@@ -45,6 +45,8 @@ def read(form: Format, data: bytes, source: Source) -> Found:
         for found in _READERS[form](data, source):
             if isinstance(found, str):
                 problems.append(found)
+                if len(problems) >= MAX_PROBLEMS:
+                    break
             elif len(servers) < MAX_SERVERS:
                 servers.append(found)
             else:

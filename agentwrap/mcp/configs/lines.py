@@ -18,7 +18,33 @@ _INTERPRETERS = (
     rb"(?:env|sh|[a-z]{0,3}sh|busybox|node(?:js)?|bun|deno|tsx|ts-node|(?:python|pypy|ruby|perl|php|lua)[0-9.]*|uv|"
     rb"java|dotnet|Rscript|tclsh|guile|pwsh)"
 )
-Word = bytes | re.Pattern[bytes]
+
+
+class Between(msgspec.Struct, frozen=True):
+    """A text with unknown parts: `pieces` in this order, anything between them. `literal`: that text fits as well."""
+
+    pieces: tuple[bytes, ...]
+    literal: bytes | None = None
+
+    def fits(self, given: bytes) -> bool:
+        """Whether a text is one of these; in linear time, for the pieces may be the agent's choice."""
+        if given == self.literal:
+            return True
+        if len(self.pieces) == 1:
+            return given == self.pieces[0]
+        first, *middle, last = self.pieces
+        at, end = len(first), len(given) - len(last)
+        if at > end or not given.startswith(first) or not given.endswith(last):
+            return False
+        for piece in middle:
+            found = given.find(piece, at, end)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        return True
+
+
+Word = bytes | Between
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -58,7 +84,7 @@ class Line(msgspec.Struct, frozen=True):
 
     def _is_command(self, given: bytes, cwd: bytes) -> bool:
         if not isinstance(self.command, bytes):
-            return self.command.fullmatch(given) is not None
+            return self.command.fits(given)
         if given == self.command:
             return True
         if b"/" not in self.command:
@@ -91,7 +117,7 @@ def _is_of_windows(declared: Declared) -> bool:
 
 def _line(declared: Declared, command: bytes, arguments: tuple[bytes, ...], known: Known) -> Line | None:
     pieces = expand(command, known)
-    word: Word = pieces[0] if len(pieces) == 1 else re.compile(_any_between(pieces), re.DOTALL)
+    word: Word = pieces[0] if len(pieces) == 1 else Between(pieces)
     _, slash, base = pieces[-1].rpartition(b"/")
     if len(pieces) > 1 and not slash:
         base = b""
@@ -106,17 +132,11 @@ def _line(declared: Declared, command: bytes, arguments: tuple[bytes, ...], know
 def _word(text: bytes, known: Known) -> Word:
     """An argument. A client that knows no placeholders of that form passes the text as it stands."""
     pieces = expand(text, known)
-    if pieces == (text,):
-        return text
-    return re.compile(re.escape(text) + b"|" + _any_between(pieces), re.DOTALL)
-
-
-def _any_between(pieces: tuple[bytes, ...]) -> bytes:
-    return b".*".join(re.escape(one) for one in pieces)
+    return text if pieces == (text,) else Between(pieces, text)
 
 
 def _fits(word: Word, given: bytes) -> bool:
-    return word == given if isinstance(word, bytes) else word.fullmatch(given) is not None
+    return word == given if isinstance(word, bytes) else word.fits(given)
 
 
 @lru_cache(maxsize=1024)

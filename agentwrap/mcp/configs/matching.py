@@ -14,7 +14,7 @@ from agentwrap.mcp.declared import Client, Declared
 
 LOOK_AGAIN_NS = 5_000_000
 """How long a look at the files holds, at least."""
-_MAX_LINES = 20_000
+_MAX_SERVERS = 10_000
 _MAX_FOLDERS = 64
 _AGENTS: Mapping[bytes, Client] = {
     b"claude": "claude-code", b"codex": "codex", b"gemini": "gemini", b"opencode": "opencode", b"cursor": "cursor",
@@ -73,7 +73,7 @@ class Matcher:
         """Take more of them; whether any is new."""
         count = len(self._known)
         for one in declared:
-            if one in self._known or self._lines >= _MAX_LINES:
+            if one in self._known or len(self._known) >= _MAX_SERVERS:
                 continue
             self._known[one] = not self._started
             if one.pattern:

@@ -166,6 +166,11 @@ def test_a_bad_server_costs_only_itself() -> None:
     assert found.problems == ("a: no object", "c: neither a command nor a URL")
 
 
+def test_problems_without_end_have_an_end() -> None:
+    many = json.dumps({"mcpServers": {str(n): n for n in range(3000)}})
+    assert len(read("servers", many.encode(), Source("mcp.json")).problems) == 20
+
+
 def test_endless_servers_have_an_end() -> None:
     many = json.dumps({"mcpServers": {str(n): {"command": "x"} for n in range(3000)}})
     found = read("servers", many.encode(), Source("mcp.json"))

@@ -1,9 +1,12 @@
 """What the kernel shows of a start, against what a file says: the same server, or not."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentwrap.mcp.configs.lines import Between
 from agentwrap.mcp.configs.matching import LOOK_AGAIN_NS, Matcher
 from agentwrap.mcp.declared import Declared
 
@@ -114,6 +117,17 @@ def test_what_stands_for_something_else(argument: str, given: str, same: bool) -
     declared = Declared(b"s", "vscode", command=b"srv", arguments=(argument.encode(),), folder=b"/w", scope="project")
     found = Matcher([declared], environment={b"HOME": b"/home/u"}).match(b"", (b"srv", given.encode()), b"/w")
     assert (found is declared) is same
+
+
+@given(st.lists(st.text("ab", max_size=3), min_size=1, max_size=4), st.text("ab", max_size=10))
+def test_unknown_parts_are_anything(pieces: list[str], text: str) -> None:
+    meant = re.compile(".*".join(map(re.escape, pieces)), re.DOTALL).fullmatch(text) is not None
+    assert Between(tuple(one.encode() for one in pieces)).fits(text.encode()) == meant
+
+
+def test_many_unknown_parts_take_no_endless_time() -> None:
+    declared = Declared(b"s", "cursor", command=b"srv", arguments=(b"${X}a" * 2000 + b"b",))
+    assert Matcher([declared]).match(b"", (b"srv", b"a" * 100_000), b"/w") is None
 
 
 def test_an_unknown_folder_of_a_known_program() -> None:
