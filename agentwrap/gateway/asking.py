@@ -24,7 +24,9 @@ _WORDS: dict[str, Answered] = {
 Key = tuple[str, int, str]
 
 
-class _Question:
+class Question:
+    """Something that a human is asked. `done` is set once there is an `answer`."""
+
     __slots__ = ("answer", "ask", "done")
 
     def __init__(self, ask: str) -> None:
@@ -43,8 +45,8 @@ class Asks:
         self._now = now
         self._wait_s = wait_s
         self._count = 0
-        self._waiting: dict[Key, _Question] = {}
-        self._by_id: dict[str, _Question] = {}
+        self._waiting: dict[Key, Question] = {}
+        self._by_id: dict[str, Question] = {}
         self._denied: dict[Key, float] = {}
 
     def answered(self, ask: str, answer: str) -> None:
@@ -69,7 +71,7 @@ class Asks:
 
     async def _put_to_human(self, key: Key, verdict: Verdict, span: str, pid: int) -> Answered:
         self._count += 1
-        question = _Question(f"a{self._count}")
+        question = Question(f"a{self._count}")
         self._waiting[key] = self._by_id[question.ask] = question
         until = self._now() + int(self._wait_s * 1e9)
         text = b"connect to " + endpoint(verdict.host.encode(), verdict.port)
@@ -89,6 +91,31 @@ class Asks:
             self._forget_old()
             self._denied[key] = trio.current_time() + _DENIED_S
         return question.answer
+
+    def begin(self, asking: Callable[[str, int, int], AskWaiting]) -> Question | None:
+        """Ask about one call. `asking`: makes the event of id, time, and until when. None: too many wait already.
+
+        Wait for `done`, no longer than `patience_s`; then `end` it.
+        """
+        if len(self._by_id) >= _MAX_WAITING:
+            return None
+        self._count += 1
+        question = Question(f"a{self._count}")
+        self._by_id[question.ask] = question
+        now = self._now()
+        self._put(asking(question.ask, now, now + int(self._wait_s * 1e9)))
+        return question
+
+    @property
+    def patience_s(self) -> float:
+        """So long a question waits, if the supervisor does not say that time is up."""
+        return self._wait_s + _SILENT_S
+
+    def end(self, question: Question, reason: bytes) -> None:
+        """Nobody waits for it any more. `reason`: why it was given up, where it has no answer."""
+        if self._by_id.pop(question.ask, None) is not None and not question.done.is_set():
+            answer: Literal["expired", "withdrawn"] = "withdrawn" if reason else "expired"
+            self._put(AskAnswered(at_ns=self._now(), ask=question.ask, answer=answer, reason=reason))
 
     def _forget_old(self) -> None:
         now = trio.current_time()

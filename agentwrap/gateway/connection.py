@@ -25,6 +25,7 @@ from agentwrap.policy.hosts import Address, HostError, parse_host
 from agentwrap.policy.questions import Answer
 
 if TYPE_CHECKING:
+    from agentwrap.gateway.gating.gatekeeper import Gatekeeper
     from agentwrap.gateway.interception.attempt import Attempt
 
 _HELLO_S, _AGAIN_HELLO_S = 2.0, 0.25
@@ -142,7 +143,7 @@ class Connection:
         passage = self._passage = Passage(self._client, server)
         inspection = self._inspection = Inspection(
             self._stage.judge, self._stage.known, passage, self._settle, inside=self._inside(passage, nursery),
-            listen=self._listen,
+            listen=self._listen, keeper=self._keeper(passage, (verdict.host, self._port)),
         )  # fmt: skip
         passage.start_down(nursery, takeable=self._attempt is not None)
         refusal: Refusal | None = None
@@ -190,7 +191,8 @@ class Connection:
             plain.first = lambda: attempt.heard(host)
             self._tap(plain, host, intercepted=True)
             try:
-                within = Inspection(self._stage.judge, self._stage.known, plain, self._settle)
+                keeper = self._keeper(plain, host)
+                within = Inspection(self._stage.judge, self._stage.known, plain, self._settle, keeper=keeper)
                 return Done(await within.carry(meant))
             finally:
                 attempt.over(plain, host)
@@ -206,6 +208,16 @@ class Connection:
             from agentwrap.gateway.interception.interceptor import Passed
 
             interceptor.tell(host, Passed("client-protocol", "h2c"))
+
+    def _keeper(self, passage: Passage, host: tuple[str, int]) -> "Gatekeeper | None":
+        """Who judges messages of MCP on this connection, where rules are about any."""
+        if self._stage.gates is None:
+            return None
+        from agentwrap.gateway.gating.gatekeeper import Gatekeeper
+
+        keeper = Gatekeeper(self._stage.gates, passage, host[0].encode(), host[1], self._span, self._pid)
+        passage.gate = keeper.down
+        return keeper
 
     def _tap(self, passage: Passage, host: tuple[str, int], *, intercepted: bool) -> None:
         if passage.tap is None:

@@ -115,14 +115,25 @@ class RequestStream:
         self._held += data
         return self._go_on()
 
-    def accept(self) -> list[Item]:
-        """The request may go on: what of its body has come already, perhaps the next request. Raises as `feed`."""
+    def accept(self, *, held: bool = False) -> list[Item]:
+        """The request may go on: what of its body has come already, perhaps the next request. Raises as `feed`.
+
+        `held`: it is kept, so that no answer can come before `expect` says that it has gone on.
+        """
         request = self._request
         if self.state != "judging" or request is None:
             raise ValueError("no request waits")
-        self._expect(request)
+        if held:
+            self._expected = request
+        else:
+            self._expect(request)
         self.state = "body"
         return self._go_on()
+
+    def rest(self) -> bytes:
+        """What could not be read, for whoever passes it on unread."""
+        rest, self._held = bytes(self._held), bytearray()
+        return rest
 
     def observe(self, data: bytes) -> list[Item]:
         """The server's next bytes; what may go on because of them (a tunnel's, or a request). Raises as `feed`."""
@@ -130,6 +141,10 @@ class RequestStream:
             self._expect(self._request)  # the head was forwarded before it was accepted, and the server is quick
         self._answers.feed(data)
         return self._switch() if self.state == "switching" else []
+
+    def expect(self, request: Request) -> None:
+        """A request that was held goes on."""
+        self._answers.expect(request.method, switch=False)
 
     def _expect(self, request: Request) -> None:
         if request is not self._expected:
@@ -161,6 +176,7 @@ class RequestStream:
         try:
             taken = self._body.take(data)
         except BodyError as error:
+            self._held = bytearray(data)
             raise HttpError(str(error)) from error
         if taken < len(data):
             self._held = bytearray(data[taken:])

@@ -6,7 +6,7 @@ opaque: it goes where its destination was allowed to go. Bounded in memory and t
 
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import trio
@@ -30,6 +30,9 @@ from agentwrap.gateway.refusals import http_text, malformed_text
 from agentwrap.gateway.relay import Passage
 from agentwrap.policy.hosts import Address
 from agentwrap.policy.questions import Connect
+
+if TYPE_CHECKING:
+    from agentwrap.gateway.gating.gatekeeper import Gatekeeper, Source
 
 FIRST_FLIGHT_S = 30.0
 _WORD_S = 3.0
@@ -71,7 +74,8 @@ class Inspection:
 
     `settle` tells a verdict that is not simply the connection's own, and gives the final one. `inside` may carry an
     allowed TLS connection itself, from its hello (and the bytes so far) on; `listen` is told before HTTP goes
-    through the passage, and whether it is HTTP/1. `protocol`, `sni`, `alpn`: what was found.
+    through the passage, and whether it is HTTP/1. `keeper` has the last word about requests of MCP. `protocol`, `sni`,
+    `alpn`: what was found.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Inspection:
         *,
         inside: Inside | None = None,
         listen: Listen | None = None,
+        keeper: "Gatekeeper | None" = None,
     ) -> None:
         self._judge = judge
         self._known = known
@@ -90,6 +95,7 @@ class Inspection:
         self._settle = settle
         self._inside = inside
         self._listen = listen
+        self.keeper = keeper
         self.protocol: Protocol = ""
         self.sni = b""
         self.alpn: tuple[bytes, ...] = ()
@@ -114,7 +120,7 @@ class Inspection:
             self.protocol = self.protocol or _protocol(stream)
             if self._listen is not None:
                 self._listen(self._passage, meant.verdict, isinstance(kind, flights.Http))
-            if self._judge.observes:
+            if self._judge.observes and self.keeper is None:
                 return await self._watched(stream, meant, data, depth)
             return await self._requests(stream, meant, data, depth)
         elif isinstance(kind, flights.Malformed):
@@ -253,6 +259,8 @@ class Inspection:
             outcome = await self._each(requests, meant, data)
         except HttpError as error:
             refusal = await self._malformed(_protocol(stream), str(error), meant, error.status)
+            if refusal is None and isinstance(stream, RequestStream):
+                return await self._unreadable(stream, meant)
             return _told(refusal, requests)
         finally:
             self._passage.observe = None
@@ -268,6 +276,15 @@ class Inspection:
             return None
         self._passage.begin_anew()
         return await self.carry(tunnel, held, depth + 1)
+
+    async def _unreadable(self, stream: RequestStream, meant: Meant) -> Refusal | None:
+        """Nobody is refused for it, unless there are rules for messages that may be in it."""
+        if self.keeper is not None and self.keeper.strict:
+            return Refusal(meant.verdict)
+        rest = stream.rest()
+        if not rest or await self._passage.send_up(rest):
+            await self._passage.carry_up()
+        return None
 
     async def _each(
         self, requests: "_Requests", meant: Meant, data: bytes
@@ -290,16 +307,23 @@ class Inspection:
                     if not verdict.passes:
                         return Refusal(verdict, _forbidden(verdict, item))
                 tunnel = self._tunnel(item, verdict, meant)
+                if self.keeper is not None and isinstance(requests.stream, RequestStream):
+                    outcome, more = await self.keeper.carry(item, cast("Source", requests))
+                    if outcome == "over":
+                        await self._passage.end_up()
+                        return None
+                    items.extendleft(reversed(more))
+                    continue
                 if not await self._passage.send_up(item.raw):
                     return None
                 items.extendleft(reversed(requests.stream.accept()))
             if requests.stream.state == "tunnel":
                 return tunnel, requests.rest([])
-            more = await requests.more()
-            if more is None:
+            news = await requests.more()
+            if news is None:
                 await self._passage.end_up()
                 return None
-            items.extend(more)
+            items.extend(news)
 
 
 class _Requests:
@@ -312,6 +336,8 @@ class _Requests:
         self._items: list[Item] = []
         self._error: HttpError | None = None
         self._ended = False
+        self._pushed = b""
+        self._waits = False
         passage.observe = self._observe
 
     def _observe(self, data: bytes) -> None:
@@ -322,7 +348,7 @@ class _Requests:
                 self._items += self.stream.observe(data)
             except HttpError as error:
                 self._error = error
-        if self._ended or self.stream.wants_data or self._items or self._error:
+        if self._ended or self.stream.wants_data or self._items or self._error or self._waits:
             self._news.set()
 
     async def more(self) -> list[Item] | None:
@@ -338,6 +364,29 @@ class _Requests:
             items, self._items = self._items, []
             return items
         return await self._read()
+
+    async def quiet(self) -> bool:
+        """Wait until the server has answered all that went on. False: it has ended, or nobody can tell any more."""
+        while not self.stream.answered and not self._ended and self._error is None:
+            self._waits = True
+            self._news = trio.Event()
+            await self._news.wait()
+        self._waits = False
+        return self.stream.answered and not self._ended
+
+    async def hear(self) -> bytes:
+        """What the client says while a request of its is held; nothing at its end. Raises as `more`."""
+        return await self._passage.receive_up()
+
+    def push(self, data: bytes) -> None:
+        """What was heard, to be read in its turn."""
+        self._pushed += data
+
+    async def _receive(self) -> bytes:
+        if self._pushed:
+            data, self._pushed = self._pushed, b""
+            return data
+        return await self._passage.receive_up()
 
     async def switched(self) -> bool:
         """Whether the server does what the last request asks for: from here on the client speaks to somebody else."""
@@ -356,11 +405,11 @@ class _Requests:
         deadline = trio.current_time() + FIRST_FLIGHT_S
         while True:
             if not self.stream.begun:
-                data = await self._passage.receive_up()
+                data = await self._receive()
                 deadline = trio.current_time() + FIRST_FLIGHT_S
             else:
                 with trio.move_on_at(deadline) as scope:
-                    data = await self._passage.receive_up()
+                    data = await self._receive()
                 if scope.cancelled_caught:
                     raise HttpError(f"its head took more than {FIRST_FLIGHT_S:.0f} s", 408)
             if not data:

@@ -9,7 +9,7 @@ import socket
 import struct
 import termios
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 from trio.lowlevel import checkpoint, notify_closing, wait_readable, wait_writable
@@ -84,13 +84,14 @@ class Passage:
 
     `up_bytes` and `down_bytes` count what was handed to the other side. `observe` sees what the server sent, after the
     client has it, and nothing at the server's end. `tap`: is given copies of both directions, as long as it is active;
-    `room` is waited for after each. `ending`: `closed`, or `reset` with `detail` saying by whom. `writing`: the client
-    is in the middle of being sent something. `over`: both directions have ended.
+    `room` is waited for after each. `gate`: makes of what the server sent what the client is given. `ending`: `closed`,
+    or `reset` with `detail` saying by whom. `writing`: the client is in the middle of being sent something. `over`:
+    both directions have ended.
     """
 
     __slots__ = (
         *("client", "server", "up_bytes", "down_bytes", "ending", "detail", "observe", "tap", "room", "writing"),
-        *("over", "_left", "_down_over", "_down_scope", "_down_parked", "_unanswered"),
+        *("gate", "over", "_left", "_down_over", "_down_scope", "_down_parked", "_unanswered"),
     )
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
@@ -101,6 +102,7 @@ class Passage:
         self.detail = b""
         self.observe: Callable[[bytes], None] | None = None
         self.tap: Tap | None = None
+        self.gate: Gate | None = None
         self.room: Callable[[], Awaitable[None]] = checkpoint
         self.writing = False
         self.over = trio.Event()
@@ -207,6 +209,18 @@ class Passage:
     async def send_up(self, data: bytes | bytearray) -> bool:
         """Hand bytes to the server. False: it takes no more, the passage is over for this direction."""
         await self._copied(data, up=True)
+        return await self.forward(data)
+
+    async def copied_up(self, data: bytes) -> None:
+        """What the client said, and what has not gone on (yet): the tap has its copy."""
+        await self._copied(data, up=True)
+
+    async def say(self, data: bytes) -> None:
+        """To the client, in the server's place. Raises OSError, trio.ClosedResourceError."""
+        await send(self.client, data)
+
+    async def forward(self, data: bytes | bytearray) -> bool:
+        """As `send_up`, of what the tap has had already."""
         try:
             await self._send_to_server(data)
         except OSError:
@@ -279,6 +293,8 @@ class Passage:
 
     async def _ended(self, *, up: bool) -> None:
         """Who speaks in this direction is at its end; a reset that the other direction met first reads as one, too."""
+        if not up and self.gate is not None and self.gate.active:
+            await self._give(await self._made(self.gate.end()))
         if self.ending != "reset":
             await self._end(up=up)
 
@@ -294,6 +310,38 @@ class Passage:
         if self.observe is not None:
             self.observe(data)
         await self._copied(data, up=False)
+
+    async def _went(self, data: memoryview, *, up: bool) -> None:
+        if up:
+            self.up_bytes += len(data)
+            return
+        self.down_bytes += len(data)
+        if self.observe is not None or self.tap is not None:
+            await self._given(data)
+
+    async def _through_gate(self, data: bytes) -> None:
+        """What the server sent, as far as the client is to have it now."""
+        if self.gate is not None:
+            await self._give(await self._made(self.gate.take(data)))
+        self.down_bytes += len(data)
+        await self._given(data)
+
+    @staticmethod
+    async def _made(given: Awaitable[bytes]) -> bytes:
+        try:
+            return await given
+        except OSError as error:
+            raise SourceError from error
+
+    async def _give(self, data: bytes) -> None:
+        if not data:
+            return
+        self.writing = True
+        try:
+            await self.say(data)
+        except OSError as error:
+            raise SinkError from error
+        self.writing = False
 
     async def _settled(self) -> None:
         """Let the client's kernel have what was sent: a reset drops the rest (TCP_CLOSE purges the send queue)."""
@@ -319,6 +367,9 @@ class Passage:
                 if not count:
                     await self._ended(up=up)
                     return
+                if not up and self.gate is not None and self.gate.active:
+                    await self._through_gate(bytes(view[:count]))
+                    continue
                 if up and self.tap is not None:
                     await self._copied(view[:count], up=True)
                 position = 0
@@ -332,12 +383,7 @@ class Passage:
                         spins = 0
                     except OSError as error:
                         raise SinkError from error
-                if up:
-                    self.up_bytes += count
-                else:
-                    self.down_bytes += count
-                    if self.observe is not None or self.tap is not None:
-                        await self._given(view[:count])
+                await self._went(view[:count], up=up)
                 full += count == len(buffer) < LARGE_BYTES
                 if full == _FULL_READS:
                     view.release()
@@ -351,6 +397,20 @@ class Passage:
             view.release()
             if len(buffer) == SMALL_BYTES and len(_pool) < _POOL_SIZE:
                 _pool.append(buffer)
+
+
+class Gate(Protocol):
+    """What is made of a server's bytes on their way to the client. `active`: anything at all."""
+
+    active: bool
+
+    async def take(self, data: bytes) -> bytes:
+        """The next bytes; what the client is given now. Raises OSError where it must not have any more."""
+        ...
+
+    async def end(self) -> bytes:
+        """The server says nothing more; what the client is given of what is left."""
+        ...
 
 
 class SourceError(Exception):

@@ -45,6 +45,7 @@ from agentwrap.policy.hosts import Address
 from agentwrap.tracing.wire import Ready
 
 if TYPE_CHECKING:
+    from agentwrap.gateway.gating.gates import Gates
     from agentwrap.gateway.interception.interceptor import Interceptor
 
 _TELL_S = 0.05
@@ -149,6 +150,7 @@ def _stage(ports: Ports, settings: Settings) -> Stage:
         Diag(ports.diag) if ports.diag is not None else None,
         lambda text: broken("which process made a connection", "caller-unreadable", text),
     )
+    recognition = Recognition(settings.mcp_servers)
     known = KnownAddresses(ports.nft) if ports.nft is not None else None
 
     def admit(addresses: tuple[Address, ...]) -> None:
@@ -170,8 +172,9 @@ def _stage(ports: Ports, settings: Settings) -> Stage:
         resolver=Resolver(),
         asks=asks,
         admit=admit,
-        taps=_taps(link, settings.now, Recognition(settings.mcp_servers)),
+        taps=_taps(link, settings.now, recognition),
         interceptor=_interceptor(link, settings),
+        gates=_gates(link, settings, asks, recognition),
     )
     return stage
 
@@ -182,6 +185,14 @@ def _interceptor(link: Link, settings: Settings) -> "Interceptor | None":
     from agentwrap.gateway.interception.interceptor import Interceptor
 
     return Interceptor(settings.hosts, settings.run_id, link.put, settings.now, authority=settings.authority)
+
+
+def _gates(link: Link, settings: Settings, asks: Asks, recognition: Recognition) -> "Gates | None":
+    if not any(layer.policy.mcp.rules or layer.policy.mcp.pins for layer in settings.layers):
+        return None
+    from agentwrap.gateway.gating.gates import Gates
+
+    return Gates(settings.layers, recognition, link, asks, settings.now, unattended=settings.unattended)
 
 
 def _taps(link: Link, now: Callable[[], int], recognition: Recognition) -> Callable[[About], Tap]:

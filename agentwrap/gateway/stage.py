@@ -21,13 +21,15 @@ from agentwrap.gateway.placeholders import Placeholders
 from agentwrap.policy.hosts import Address
 
 if TYPE_CHECKING:
+    from agentwrap.gateway.gating.gates import Gates
     from agentwrap.gateway.interception.interceptor import Interceptor
 
 
 class Stage(msgspec.Struct, kw_only=True):
     """One run's gateway. `by`: how strong its statements are; `admit` makes addresses reachable that a name led to.
 
-    `taps` makes what looks at the HTTP of a connection; `interceptor` ends TLS, if any is to be read.
+    `taps` makes what looks at the HTTP of a connection; `interceptor` ends TLS, if any is to be read; `gates` judges
+    messages of MCP, if any rules are about them.
 
     A `witness` judges nothing, and so tells no judgements.
     """
@@ -45,6 +47,7 @@ class Stage(msgspec.Struct, kw_only=True):
     admit: Callable[[tuple[Address, ...]], None]
     taps: Callable[[About], Tap]
     interceptor: "Interceptor | None" = None
+    gates: "Gates | None" = None
     connections: int = 0
     live: int = 0
     gaps: set[tuple[str, bytes]] = msgspec.field(default_factory=set)

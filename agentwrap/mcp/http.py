@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -109,6 +110,14 @@ class Recognition:
                 return OfMcp(server.name, "config", server.config)
         return None
 
+    def at_origin(self, place: Place, headers: Headers = ()) -> OfMcp | None:
+        """The declared server that is reached at the same host and port, whatever the path."""
+        for server in self._declared:
+            found = self.declared(msgspec.structs.replace(place, path=server.place.path), headers)
+            if found is not None:
+                return found
+        return None
+
     def of_head(self, method: bytes, place: Place, headers: Headers) -> OfMcp | Maybe | None:
         """What a request's head says."""
         known = self.declared(place, headers) or self._seen.get(place)
@@ -189,9 +198,21 @@ def value_of(headers: Headers, name: bytes) -> bytes:
 
 def _same(one: Place, other: Place) -> bool:
     """The same server; a slash at the end makes no difference, and one machine's loopback has three names."""
-    if one.port != other.port or one.path.rstrip(b"/") != other.path.rstrip(b"/"):
+    if one.port != other.port or _path(one.path) != _path(other.path):
         return False
     return one.host == other.host or (_is_loopback(one.host) and _is_loopback(other.host))
+
+
+@lru_cache(maxsize=1024)
+def _path(path: bytes) -> bytes:
+    """What servers read in a path, whatever way it is written: `//a/./%62/` is `/a/b`."""
+    parts: list[bytes] = []
+    for part in unquote_to_bytes(path).split(b"/"):
+        if part == b"..":
+            parts = parts[:-1]
+        elif part not in (b"", b"."):
+            parts.append(part)
+    return b"/".join(parts)
 
 
 @lru_cache(maxsize=1024)

@@ -220,7 +220,8 @@ class HttpExchanges:
             return []
         if not said.up:
             one.ours.append(said.data)
-        self._requested(one, said.at_ns)
+        if one.up.pieces:
+            self._requested(one, said.at_ns)
         session = self._session(one, said.at_ns)
         self._news.append(
             HttpMessage(

@@ -8,18 +8,13 @@ import pytest
 from gateway.capture.listening import ABOUT
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp_wire import ASKS, CALL, INITIALIZE, RESULT, answer, post, stream
 
 from agentwrap.events.exchange import ExchangeNews
 from agentwrap.events.mcp_news import McpSaid
 from agentwrap.gateway.capture.tap import Tap
 from agentwrap.mcp.http import Recognition
 from agentwrap.mcp.http_exchanges import HttpClosed, HttpExchanges, HttpMessage, HttpNews, HttpOpened, HttpOver
-
-INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
-CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}'
-RESULT = b'{"jsonrpc":"2.0","id":1,"result":{}}'
-ASKS = b'{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{}}'
-ACCEPT = b"Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
 
 
 class Wire:
@@ -49,24 +44,6 @@ class Wire:
     @property
     def messages(self) -> list[tuple[int, bool, bytes]]:
         return [(one.session, one.up, one.data) for one in self.of(HttpMessage)]
-
-
-def post(tap: Tap, body: bytes, more: bytes = b"", path: bytes = b"/mcp", step: int = 1 << 20) -> None:
-    head = b"POST %b HTTP/1.1\r\nHost: mcp.example\r\n%b%bContent-Length: %d\r\n\r\n"
-    raw = head % (path, ACCEPT, more, len(body)) + body
-    for at in range(0, len(raw), step):
-        tap.up(raw[at : at + step])
-
-
-def answer(tap: Tap, body: bytes, more: bytes = b"Content-Type: application/json\r\n", status: int = 200) -> None:
-    tap.down(b"HTTP/1.1 %d OK\r\n%bContent-Length: %d\r\n\r\n" % (status, more, len(body)) + body)
-
-
-def stream(tap: Tap, *events: bytes, more: bytes = b"", end: bool = True, step: int = 1 << 20) -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n%b\r\n" % more
-    raw = head + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in events) + (b"0\r\n\r\n" if end else b"")
-    for at in range(0, len(raw), step):
-        tap.down(raw[at : at + step])
 
 
 @pytest.mark.parametrize("step", [1, 5, 1 << 20])

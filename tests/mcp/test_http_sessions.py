@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from gateway.capture.listening import ABOUT
-from mcp.test_http_exchanges import ASKS, CALL, INITIALIZE, RESULT, answer, post, stream
+from mcp_wire import ASKS, CALL, INITIALIZE, RESULT, answer, post, stream
 
 from agentwrap.events import Item, McpCall, McpDecision, McpMessage, McpResult, McpSession
 from agentwrap.events.exchange import ExchangeBegan, ExchangeNews

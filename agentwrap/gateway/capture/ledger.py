@@ -49,13 +49,17 @@ class Exchange:
 
 
 class Ledger:
-    """Begins and ends exchanges. `open`: in the order of the requests. `at_ns`: when the piece came that is read."""
+    """Begins and ends exchanges. `open`: in the order of the requests. `at_ns`: when the piece came that is read.
+
+    `newest`: the number of the last one that began.
+    """
 
     def __init__(
         self, about: About, put: Put, number: Number, wanted: Wanted, recognition: Recognition | None = None
     ) -> None:
         self.open: deque[Exchange] = deque()
         self.at_ns = 0
+        self.newest = 0
         self._about = about
         self._put = put
         self._number = number
@@ -65,7 +69,7 @@ class Ledger:
     def begin(self, head: RequestHead, at_ns: int) -> Exchange:
         """A head is whole, or will never be."""
         about = self._about
-        number = self._number()
+        number = self.newest = self._number()
         host, path = _asked(head.target, about.host)
         wanted = self._wanted(head.method, host, path)
         began = ExchangeBegan(

@@ -46,6 +46,11 @@ class Tap:
         self._answers = Answers(self._ledger, self._requests)
         self._socket: Socket | None = None
 
+    @property
+    def newest(self) -> int:
+        """The number of the exchange that began last; 0 if there was none."""
+        return self._ledger.newest
+
     def up(self, data: bytes) -> None:
         """Bytes from the client."""
         if not self.active or not data:

@@ -47,6 +47,10 @@ class PlainPassage(Passage):
     async def _send_to_server(self, data: bytes | bytearray) -> None:
         await self._server_tls.send([bytes(data)])
 
+    async def say(self, data: bytes) -> None:
+        """To the client, in the server's place. Raises OSError, trio.ClosedResourceError."""
+        await self._client_tls.send([data])
+
     async def _say_last(self, words: bytes) -> None:
         await self._client_tls.say_last([words])
         close(self.client)
@@ -80,6 +84,10 @@ class PlainPassage(Passage):
             if not pieces:
                 await self._ended(up=up)
                 return
+            if not up and self.gate is not None and self.gate.active:
+                for data in pieces:
+                    await self._through_gate(data)
+                continue
             count = sum(map(len, pieces))
             if up:
                 for data in pieces:

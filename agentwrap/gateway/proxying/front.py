@@ -7,7 +7,9 @@ server that cannot be reached is a 502 of ours, since HTTP is all that a proxy c
 import ipaddress
 import os
 import socket
+from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 from agentwrap.events import Gap
@@ -23,6 +25,9 @@ from agentwrap.gateway.proxying.sides import BareSide, Side
 from agentwrap.gateway.relay import abort, close, last_words, receive
 from agentwrap.gateway.stage import Stage
 from agentwrap.policy.hosts import Address
+
+if TYPE_CHECKING:
+    from agentwrap.gateway.gating.gatekeeper import Gatekeeper
 
 _DIALLED_MAX = 8
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -71,6 +76,8 @@ class _Conversation:
         self._news = trio.Event()
         self._freed: list[Item] = []
         self._lost = False
+        self._pushed = b""
+        self._keeper: Gatekeeper | None = None
         self._leg: Leg | None = None
         self._opened_ns = 0
         self._id = ""
@@ -83,22 +90,42 @@ class _Conversation:
                 while items:
                     item = items.pop(0)
                     if isinstance(item, Request):
-                        if await self._asked(item):
+                        more = await self._asked(item)
+                        if more is None:
                             return
-                        items = self._stream.accept() + items
+                        items = more + items
                     elif self._leg is None or not await self._leg.send(item.data):
                         return
-                more = await self._more()
-                if more is None:
+                news = await self.more()
+                if news is None:
                     break
-                items = more
+                items = news
         except HttpError as error:
             await self._say(refusal(error.status, str(error)))
             return
         if self._leg is not None:
             await self._leg.end()
 
-    async def _more(self) -> list[Item] | None:
+    @property
+    def stream(self) -> RequestStream:
+        """What the client asks for."""
+        return self._stream
+
+    async def quiet(self) -> bool:
+        """Wait until the server has answered all that went on. False: it has gone."""
+        while not self._stream.answered and not self._lost:
+            await self._wait()
+        return self._stream.answered and not self._lost
+
+    async def hear(self) -> bytes:
+        """What the client says while a request of its is held; nothing at its end. Raises OSError."""
+        return await receive(self._client)
+
+    def push(self, data: bytes) -> None:
+        """What was heard, to be read in its turn."""
+        self._pushed += data
+
+    async def more(self) -> list[Item] | None:
         """What may go on next; None at the client's end, or when the server has gone. Raises HttpError, OSError."""
         while not self._stream.wants_data and not self._freed and not self._lost:
             await self._wait()
@@ -107,7 +134,7 @@ class _Conversation:
             return items
         if not self._stream.wants_data:
             return None
-        data = await receive(self._client)
+        data, self._pushed = self._pushed or await receive(self._client), b""
         return self._stream.feed(data) if data else None
 
     async def _wait(self) -> None:
@@ -124,24 +151,27 @@ class _Conversation:
                 self._lost = True  # what the client said behind an answer that changes the protocol
         self._news.set()
 
-    async def _asked(self, request: Request) -> bool:
-        """One request is on its way to its server. True: nothing more is read here."""
+    async def _asked(self, request: Request) -> list[Item] | None:
+        """One request is on its way to its server; what came behind its head. None: nothing more is read here."""
         try:
             meant = meant_by(request)
         except NotForUsError as error:
             await self._say(refusal(error.status, str(error), head=request.method == b"HEAD"))
-            return True
+            return None
         if self._leg is None or self._leg.server != meant.server or meant.tunnel:
             await self._turn_away()
             if meant.tunnel:
                 await self._tunnel(meant.server)
-                return True
+                return None
             failure = await self._open(meant.server)
             if failure:
                 await self._say(refusal(502, failure, head=request.method == b"HEAD"))
-                return True
+                return None
         assert self._leg is not None
-        return not await self._leg.send(meant.head)
+        if self._keeper is not None and not request.upgrade:
+            outcome, more = await self._keeper.carry(msgspec.structs.replace(request, raw=meant.head), self)
+            return more if outcome == "on" else None
+        return self._stream.accept() if await self._leg.send(meant.head) else None
 
     async def _turn_away(self) -> None:
         """From the server so far, once it has answered everything."""
@@ -171,8 +201,19 @@ class _Conversation:
         link = self._stage.link
         self._lost = False
         self._leg = Leg(server, side, BareSide(self._client), self._stage.taps(about), link.room, self._observe)
+        self._keeper = self._gatekeeper(server, self._leg)
         self._nursery.start_soon(self._leg.carry_back)
         return ""
+
+    def _gatekeeper(self, server: Server, leg: Leg) -> "Gatekeeper | None":
+        """Who judges messages of MCP on the way to a server, where rules are about any."""
+        if self._stage.gates is None:
+            return None
+        from agentwrap.gateway.gating.gatekeeper import Gatekeeper
+
+        keeper = Gatekeeper(self._stage.gates, leg, server.host.encode(), server.port, self._span, self._pid)
+        leg.gate = keeper.down
+        return keeper
 
     async def _dial(self, server: Server) -> Dialled | Failed:
         addresses = await self._addresses(server.host)

@@ -12,13 +12,14 @@ from agentwrap.events.egress import Ending, NetClosed, Protocol
 from agentwrap.gateway.capture.tap import Tap
 from agentwrap.gateway.proxying.requests import Server
 from agentwrap.gateway.proxying.sides import BareSide, Side
-from agentwrap.gateway.relay import abort, close
+from agentwrap.gateway.relay import Gate, abort, close
 
 
 class Leg:
     """`server`: whom it leads to; `side`: the way there. `observe` sees what the server says, after the client has it.
 
-    `over` is set when nothing comes back any more. `room` is waited for after each piece that the tap has.
+    `gate` makes of what the server says what the client is given. `over` is set when nothing comes back any more.
+    `room` is waited for after each piece that the tap has.
     """
 
     def __init__(
@@ -32,18 +33,31 @@ class Leg:
     ) -> None:
         self.server = server
         self.over = trio.Event()
+        self.gate: Gate | None = None
         self.up_bytes = self.down_bytes = 0
         self.ending: Ending = "closed"
         self.detail = b""
-        self._side, self._client, self._tap, self._room, self._observe = side, client, tap, room, observe
+        self._side, self._client, self.tap, self._room, self._observe = side, client, tap, room, observe
         self._scope = trio.CancelScope()
         self._left = False
 
     async def send(self, data: bytes) -> bool:
         """To the server. False: it takes no more; what it said before reaches the client."""
-        if self._tap.active:
-            self._tap.up(data)
+        await self.copied_up(data)
+        return await self.forward(data)
+
+    async def copied_up(self, data: bytes) -> None:
+        """The tap hears what the client said."""
+        if self.tap.active:
+            self.tap.up(data)
             await self._room()
+
+    async def say(self, data: bytes) -> None:
+        """To the client, in the server's place. Raises OSError, trio.ClosedResourceError."""
+        await self._client.send([data])
+
+    async def forward(self, data: bytes) -> bool:
+        """As `send`, of what the tap has heard already."""
         try:
             await self._side.send([data])
         except (OSError, trio.ClosedResourceError):
@@ -58,13 +72,15 @@ class Leg:
             try:
                 while pieces := await self._side.read():
                     for data in pieces:
-                        await self._client.send([data])
+                        await self._give(await self.gate.take(data) if self.gate is not None else data)
                         self.down_bytes += len(data)
-                        if self._tap.active:
-                            self._tap.down(data)
+                        if self.tap.active:
+                            self.tap.down(data)
                             await self._room()
                         self._observe(data)
-                self._tap.down_ended()
+                if self.gate is not None:
+                    await self._give(await self.gate.end())
+                self.tap.down_ended()
                 if self._side.cut_short:
                     self.detail = b"the server ended TLS without a word"
                 await self._client.end()
@@ -73,15 +89,19 @@ class Leg:
         self.over.set()
         self._observe(b"")
 
+    async def _give(self, data: bytes) -> None:
+        if data:
+            await self._client.send([data])
+
     def _cut(self, by: bytes) -> None:
         self.ending, self.detail = "reset", by
-        self._tap.cut("server" if by == b"by the server" else "client")
+        self.tap.cut("server" if by == b"by the server" else "client")
         abort(self._side.sock)
         abort(self._client.sock)
 
     async def end(self) -> None:
         """The client says nothing more; what the server still says goes on."""
-        self._tap.up_ended()
+        self.tap.up_ended()
         try:
             await self._side.end()
         except (OSError, trio.ClosedResourceError):
@@ -97,7 +117,7 @@ class Leg:
         """The client turns to another server, or nobody wants this one any more."""
         self._scope.cancel()
         await self.over.wait()
-        self._tap.down_ended()
+        self.tap.down_ended()
         close(self._side.sock)
 
     def closed(self, at_ns: int, opened_ns: int, connection: str, span: str, pid: int) -> NetClosed:

@@ -1,0 +1,155 @@
+"""What all connections of a run share where rules speak of MCP: a gate for each server, and what waits for a human.
+
+Knows which request is judged by which gate. Refuses to know sockets.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+import trio
+
+from agentwrap.events import McpJudged, McpSaid
+from agentwrap.events.exchange import OfMcp
+from agentwrap.events.mcp_news import McpVerdict
+from agentwrap.gateway.asking import Asks
+from agentwrap.gateway.gating.held_request import HeldRequest
+from agentwrap.gateway.link import Link
+from agentwrap.mcp.gate import Gate, Verdict
+from agentwrap.mcp.http import Place, Recognition, name_of, place_of, value_of
+from agentwrap.policy.layers import Layer
+
+_GATES_MAX = 1000
+Fate = Literal["approved", "refused", "expired", "cancelled"]
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A request that is judged. `sure`: it is one of MCP's; else its body has to say so. `owner`: whose ids it has."""
+
+    gate: Gate
+    place: Place
+    of: OfMcp | None
+    owner: bytes
+    up: bool
+    down: bool
+
+    @property
+    def sure(self) -> bool:
+        """Whether its head says it."""
+        return self.of is not None
+
+
+class Waiting(msgspec.Struct, eq=False):
+    """A call that is held. `over` is set when its client cancelled it."""
+
+    owner: bytes
+    id: bytes
+    over: trio.Event
+
+
+class Gates:
+    """One run's. `layers`: its policies; `unattended`: there is no human to ask."""
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        recognition: Recognition,
+        link: Link,
+        asks: Asks,
+        now: Callable[[], int],
+        *,
+        unattended: bool,
+    ) -> None:
+        self.link, self.asks, self.now, self.unattended = link, asks, now, unattended
+        self.recognition = recognition
+        self._layers = tuple(layers)
+        self._gates: dict[bytes, Gate] = {}
+        self._waiting: list[Waiting] = []
+        nobody = Gate(self._layers, b"")
+        self._agent, self._on_behalf_of = nobody.agent, nobody.on_behalf_of
+
+    def of(self, server: bytes) -> Gate:
+        """The rules for one server; the same object for all connections to it."""
+        gate = self._gates.get(server)
+        if gate is None:
+            gate = Gate(self._layers, server)
+            if len(self._gates) < _GATES_MAX:
+                self._gates[server] = gate
+        return gate
+
+    def case(self, held: HeldRequest, host: bytes, port: int, span: str) -> Case | None:
+        """Whether a request is judged, or its answer. `host`, `port`: whom its connection leads to."""
+        if held.head.method not in (b"POST", b"GET") or held.head.upgrade:
+            return None
+        place = place_of(held.head.target, host, port)
+        found = self.recognition.of_head(held.head.method, place, held.headers)
+        of = found if isinstance(found, OfMcp) else None
+        if of is None and held.head.method == b"GET":
+            return None
+        # What another path of a declared server takes is its, too: its own rules are asked.
+        other = self.recognition.at_origin(place, held.headers) if of is None else None
+        gate = self.of((of or other or OfMcp(name_of(place))).server)
+        up, down = held.head.method == b"POST" and gate.reads(up=True), gate.reads(up=False)
+        if not up and not (down and of is not None):
+            return None
+        session = value_of(held.headers, b"mcp-session-id")
+        owner = b"%b:%d%b %b" % (place.host, place.port, place.path, session or span.encode())
+        return Case(gate, place, of, owner, up, down)
+
+    def wait(self, case: Case, verdict: Verdict) -> Waiting:
+        """A call begins to be held."""
+        waiting = Waiting(case.owner, verdict.id, trio.Event())
+        self._waiting.append(waiting)
+        return waiting
+
+    def waited(self, waiting: Waiting) -> None:
+        """It is held no longer."""
+        self._waiting.remove(waiting)
+
+    def cancel(self, case: Case, verdict: Verdict) -> bool:
+        """A message cancels a request: whether that is held here, and has not gone on."""
+        found = [one for one in self._waiting if (one.owner, one.id) == (case.owner, verdict.cancels)]
+        for one in found:
+            one.over.set()
+        return bool(found)
+
+    def tell(
+        self, exchange: int, verdict: Verdict, what: McpVerdict, *, up: bool, why: bytes = b"", ask: str = ""
+    ) -> None:
+        """A judgement."""
+        self.link.put(
+            McpJudged(
+                exchange=exchange,
+                at_ns=self.now(),
+                up=up,
+                part=verdict.part,
+                verdict=what,
+                rule=verdict.rule,
+                why=b"; ".join(filter(None, (verdict.why, why))),
+                change=verdict.change,
+                method=verdict.method,
+                tool=verdict.tool,
+                digest=verdict.digest,
+                ask=ask,
+                agent=self._agent,
+                on_behalf_of=self._on_behalf_of,
+            )
+        )
+
+    def tell_passing(self, exchange: int, verdicts: Sequence[Verdict], *, up: bool) -> None:
+        """What rules say of a message that goes on."""
+        for verdict in verdicts:
+            if verdict.decision == "would-deny":
+                self.tell(exchange, verdict, "would-deny", up=up)
+            elif verdict.ruled:
+                self.tell(exchange, verdict, "allow", up=up)
+
+    def tell_denied(self, exchange: int, verdicts: Sequence[Verdict], *, up: bool) -> None:
+        """What rules say of a message that does not."""
+        for verdict in verdicts:
+            self.tell(exchange, verdict, "deny", up=up)
+
+    def said(self, exchange: int, message: bytes, *, up: bool) -> None:
+        """Our own words."""
+        if message:
+            self.link.put(McpSaid(exchange=exchange, at_ns=self.now(), up=up, data=message))

@@ -1,0 +1,78 @@
+"""A request that is kept until it was judged: its bytes as they came, and what its body says. Pure.
+
+Knows heads, framings and content codings. Refuses to judge.
+"""
+
+from agentwrap.events.exchange import Headers
+from agentwrap.gateway.capture.framing import UnreadableError
+from agentwrap.gateway.capture.heads import RequestHead, request_head
+from agentwrap.mcp.http import value_of
+from agentwrap.models.codings import decode
+
+BODY_MAX_BYTES = 64 << 20
+
+
+class HeldRequest:
+    """One request. `done`: its body is whole. `problem`: why it cannot be read, empty if it can."""
+
+    def __init__(self, raw: bytes) -> None:
+        """`raw`: the head."""
+        self.raw = raw
+        self.head: RequestHead = request_head(raw)
+        self.problem = self.head.problem.decode("utf-8", "replace")
+        self._framing = self.head.framing
+        self._bytes: list[bytes] = []
+        self._content: list[bytes] = []
+        self._size = 0
+
+    @property
+    def headers(self) -> Headers:
+        """Of the head."""
+        return self.head.headers
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more of it comes, or it is not read on."""
+        return bool(self.problem) or self._framing is None or self._framing.done
+
+    @property
+    def waits(self) -> bool:
+        """Whether its client wants a word before it sends the body (RFC 9110, 10.1.1)."""
+        return value_of(self.headers, b"expect").lower() == b"100-continue" and not self._bytes and not self.done
+
+    @property
+    def body(self) -> bytes:
+        """The body's bytes as they came, chunks and all."""
+        return b"".join(self._bytes)
+
+    def add(self, data: bytes) -> None:
+        """The next bytes of the body."""
+        self._bytes.append(data)
+        if self._framing is None or self.done:
+            return
+        pieces: list[bytes] = []
+        try:
+            _position, count = self._framing.take(data, 0, pieces)
+        except UnreadableError as error:
+            self.problem = error.detail.decode("utf-8", "replace")
+            return
+        self._content += pieces
+        self._size += count
+        if self._size > BODY_MAX_BYTES:
+            self.problem = f"its body has more than {BODY_MAX_BYTES >> 20} MiB"
+
+    def begins_otherwise(self) -> bool:
+        """Whether what has come cannot be the beginning of JSON: an object or an array."""
+        if value_of(self.headers, b"content-encoding"):
+            return False
+        first = b"".join(self._content).lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
+        return first not in (b"", b"{", b"[")
+
+    def content(self) -> bytes:
+        """What the body says, without codings; `problem` is set where that cannot be told."""
+        data = b"".join(self._content)
+        codings = value_of(self.headers, b"content-encoding")
+        if codings and not self.problem:
+            data, problem = decode(data, codings, BODY_MAX_BYTES)
+            self.problem = problem
+        return data
