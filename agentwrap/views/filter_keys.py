@@ -276,7 +276,17 @@ def _tool_test(value: str) -> Test:
 def _server_test(value: str) -> Test:
     """The name of an MCP server (a glob, case does not matter)."""
     matches = _glob(value.casefold())
-    return lambda row, _spans: row.kind.startswith("mcp.") and matches(foreign_text(row.data.get("server")).casefold())
+
+    def test(row: Row, spans: Spans) -> bool:
+        if not row.kind.startswith("mcp."):
+            return False
+        told = row.data.get("server")
+        if told is None:  # a message says only of which session it is
+            session = spans(str(row.data.get("session", "")))
+            told = session.data.get("server") if session is not None else ""
+        return matches(foreign_text(told).casefold())
+
+    return test
 
 
 def _model_test(value: str) -> Test:
