@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentwrap.mcp.configs.formats import _READERS, Format, Found, Source, plugin_folders, read
+from agentwrap.mcp.configs.formats import _READERS, Format, Found, Source, _claude_code_in_parts, plugin_folders, read
 from agentwrap.mcp.declared import Declared
 
 
@@ -66,6 +66,18 @@ def test_claude_code_has_servers_of_the_user_and_of_each_project() -> None:
     found = servers("claude-code", text, Source("claude-code", b"F"))
     assert (found[b"mine"].scope, found[b"mine"].folder) == ("user", b"")
     assert (found[b"ours"].scope, found[b"ours"].folder, found[b"ours"].command) == ("project", b"/w", b"b")
+
+
+@pytest.mark.parametrize("more", ["", '"theme": {"a": [1, 2]},', '"theme": null, // a comment\n'])
+def test_a_well_formed_file_is_read_as_any_other(more: str) -> None:
+    server = '{"command": "c", "args": ["\\u00e9"]}'
+    text = '{%s "mcpServers": {"a": %s, "b": 1}, "projects": {"/w": {"mcpServers": {"a": %s}}, "/v": {}}}'
+    data, source = (text % (more, server, server)).encode(), Source("claude-code", b"F")
+    found = read("claude-code", data, source)
+    in_parts = list(_claude_code_in_parts(data, source))
+    assert list(found.servers) == [one for one in in_parts if isinstance(one, Declared)]
+    assert list(found.problems) == [one for one in in_parts if isinstance(one, str)] == ["b: no object"]
+    assert [one.folder for one in found.servers] == [b"", b"/w"]
 
 
 def test_vs_code_has_comments_commas_and_another_key() -> None:
