@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "claims": BASE,
     # For programs of the run: it must load nothing of ours.
     "emit": set(),
+    "demo": set(),
     "approvals": BASE,
     "recording": BASE,
     "recording.reader": BASE | {"recording"},
@@ -66,7 +67,8 @@ PURE = {
     *("events", "errors", "text", "policy", "export", "views", "models", "gateway.capture", "claims.lines"),
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
     *("recording.lists", "recording.spans", "recording.model_spans", "recording.span_row"),
-    *("evidence.linking", "evidence.turns", "evidence.mcp_calls", "evidence.tool_arguments", "evidence.messages", "evidence.contexts"),
+    *("evidence.linking", "evidence.turns", "evidence.mcp_calls"),
+    *("evidence.tool_arguments", "evidence.messages", "evidence.contexts"),
     *(f"evidence.report.{name}" for name in ("controls", "fields", "facts", "principal", "reviewed", "said", "story")),
     *(f"evidence.report.{name}" for name in ("completeness", "attribution", "approval", "asks", "again", "decisions")),
     *(f"evidence.report.{name}" for name in ("tools", "results", "connections", "gaps", "written_policy")),
@@ -81,8 +83,8 @@ PURE = {
     *("tracing.guard.sockaddr", "tracing.guard.messages", "tracing.interposing.words", "tracing.interposing.matcher"),
     *("mcp.gate", "mcp.strict", "mcp.answers"),
     *("mcp.declared", "mcp.configs", "mcp.decoder", "mcp.http", "mcp.http_exchanges", "mcp.event_stream"),
-    *("mcp.rpc", "mcp.lines", "mcp.sessions", "mcp.calls", "mcp.hellos"),
-    *("mcp.asked", "mcp.state", "mcp.over_http", "mcp.listings", "mcp.joining", "mcp.normal_form", "recording.mcp_spans"),
+    *("mcp.rpc", "mcp.lines", "mcp.sessions", "mcp.calls", "mcp.hellos", "mcp.asked", "mcp.state"),
+    *("mcp.over_http", "mcp.listings", "mcp.joining", "mcp.normal_form", "recording.mcp_spans"),
 }
 IMPURE = {
     *("os", "io", "shutil", "tempfile", "mmap", "fcntl", "sqlite3", "pathlib"),
