@@ -47,6 +47,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "undo": "Put files back as they were before the run.",
     },
     "Setup": {
+        "demo": "Run a scripted agent under a policy, and see what is kept of it.",
         "doctor": "Probe this machine: check, result, fix.",
         "keygen": "Make the key that signs recordings.",
         "help": "Explain a topic: filters, exit-codes, environment, completion.",

@@ -40,10 +40,6 @@ def test_nothing_passes_where_calls_could_have_been_missed(tmp_path: Path, name:
         assert story.control(tmp_path, name).outcome == "cannot-tell"
 
 
-def call_of_nobody(story: Story) -> None:
-    story.answer(story.begin(row={"agent": b"", "on_behalf_of": b""}))
-
-
 def call_of_another(story: Story) -> None:
     story.answer(story.begin(row={"on_behalf_of": b"mallory"}))
 
@@ -69,7 +65,6 @@ def call_of_other_arguments(story: Story) -> None:
 
 
 ATTRIBUTION: list[tuple[Callable[[Story], None], list[str]]] = [
-    (call_of_nobody, ["no agent is named", "no person is named"]),
     (call_of_another, ["it names another person than the policy"]),
     (call_without_process, ["no process is named"]),
     (call_of_an_unknown_process, ["the process p77 is not in the recording"]),
@@ -85,6 +80,18 @@ def test_calls_that_are_not_attributed(tmp_path: Path, fault: Callable[[Story], 
     story.fine()
     fault(story)
     assert whys(story, tmp_path, "attributed") == ("fail", expected)
+
+
+def test_whom_a_row_does_not_name_the_policy_names_or_nobody_does(tmp_path: Path) -> None:
+    nobody = POLICY.replace('agent = "release-bot"\non_behalf_of = "alice"\n', "")
+    for policy, expected in (
+        (POLICY, ("pass", [])),
+        (nobody, ("fail", ["no agent is named", "no person is named"])),
+        (None, ("fail", ["no agent is named", "no person is named"])),
+    ):
+        story = Story(policy)
+        story.answer(story.begin(row={"agent": b"", "on_behalf_of": b""}))
+        assert whys(story, tmp_path, "attributed") == expected
 
 
 def test_the_person_of_env_is_the_environments(tmp_path: Path) -> None:
