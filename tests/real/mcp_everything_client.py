@@ -62,7 +62,7 @@ class Browser:
     query: dict[str, list[str]]
 
     async def visit(self, url: str) -> None:
-        async with httpx2.AsyncClient() as web:
+        async with httpx2.AsyncClient(timeout=None) as web:
             answer = await web.get(url, follow_redirects=False)
         self.query = parse_qs(urlsplit(answer.headers["location"]).query)
 
@@ -121,7 +121,7 @@ async def rooted(_context: Any) -> types.ListRootsResult:
 
 async def work(url: str) -> None:
     auth = authority(url) if SCENARIO.startswith("auth/") else None
-    async with httpx2.AsyncClient(auth=auth, timeout=30, follow_redirects=True) as web:
+    async with httpx2.AsyncClient(auth=auth, timeout=None, follow_redirects=True) as web:
         transport = streamable_http_client(url, http_client=web)
         client = Client(
             transport, mode="auto" if MODERN else "legacy", elicitation_callback=elicited,
