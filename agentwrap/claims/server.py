@@ -23,6 +23,7 @@ MAX_CONNECTIONS = 64
 RATE_PER_S, BURST = 500, 5000
 _READ_BYTES = 1 << 16
 _LAST_READS = 64
+_WAITING_MAX = MAX_CONNECTIONS + 1  # a backlog holds one more than it is asked to (listen(2), sk_acceptq_is_full)
 _UCRED = struct.Struct("@iII")  # pid, uid, gid
 
 SpanOf = Callable[[int], str]
@@ -78,7 +79,7 @@ class ClaimsServer:
         """Take what has been sent so far, tell what was dropped, and go."""
         if self._thread is not None:
             os.eventfd_write(self._wake, 1)
-            self._thread.join(5.0)
+            self._thread.join()  # what it still does is bounded: so many peers, so many reads
             os.close(self._wake)
             self._thread = None
         self._listener.close()
@@ -98,7 +99,11 @@ class ClaimsServer:
                     self._accept(selector)
                 for number in ready & self._peers.keys():
                     self._take(self._peers[number], selector)
-            self._accept(selector)
+            for _ in range(_WAITING_MAX):
+                if not self._accept(selector):
+                    break
+                for peer in list(self._peers.values()):
+                    self._take(peer, selector)
             for _ in range(_LAST_READS):
                 for peer in list(self._peers.values()):
                     self._take(peer, selector)
@@ -106,18 +111,20 @@ class ClaimsServer:
             peer.socket.close()
         self._tell_dropped()
 
-    def _accept(self, selector: selectors.BaseSelector) -> None:
+    def _accept(self, selector: selectors.BaseSelector) -> bool:
+        """One who waits. False: nobody does."""
         try:
             accepted, _ = self._listener.accept()
         except OSError:
-            return
+            return False
         if len(self._peers) >= MAX_CONNECTIONS:
             accepted.close()
             self._drop("too-many")
-            return
+            return True
         peer = _Peer(accepted)
         self._peers[accepted.fileno()] = peer
         selector.register(accepted, selectors.EVENT_READ)
+        return True
 
     def _take(self, peer: _Peer, selector: selectors.BaseSelector) -> None:
         ended = False

@@ -10,6 +10,7 @@ The conversation with the tracer (one SEQPACKET socket):
     child  -> tracer  nothing (the socket closes on exec), or b"E" + errno when exec failed
 """
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -251,7 +252,12 @@ def _run_child(plan: ChildPlan, channel: socket.socket, parent: int) -> NoReturn
     def send_listener() -> None:
         mode, listener, notify_errno, filter_errno = struct.unpack("=ciii", os.read(ask, 16))
         descriptors = [listener] if listener >= 0 else []
-        socket.send_fds(channel, [struct.pack("=cii", mode, notify_errno, filter_errno)], descriptors)
+        try:
+            socket.send_fds(channel, [struct.pack("=cii", mode, notify_errno, filter_errno)], descriptors)
+        except OSError:
+            # Whoever waits for it is gone, or hears by this that it does not come; nobody is left to tell anything.
+            with contextlib.suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)
 
     sender = threading.Thread(target=send_listener)
     sender.start()

@@ -56,6 +56,18 @@ def line(**fields: object) -> bytes:
     return json.dumps({"event": "log", **fields}).encode() + b"\n"
 
 
+def test_whoever_waits_at_the_end_is_heard() -> None:
+    server = ClaimsServer(lambda: 5)
+    items: list[Item] = []
+    for number in range(MAX_CONNECTIONS):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(server.path))
+            sock.sendall(line(message=str(number)))
+    server.start(items.extend, lambda pid: f"p{pid}")
+    server.close()
+    assert [type(one) for one in items] == [Claim] * MAX_CONNECTIONS
+
+
 def test_a_program_is_heard_as_who_it_is(taken: Taken) -> None:
     script = "from agentwrap.emit import emit, span\nwith span('plan', goal='x'):\n    assert emit('decision', 'go')\n"
     environment = {**os.environ, emitter.VARIABLE: str(taken.server.path)}

@@ -11,6 +11,8 @@ import pytest
 from wrapping import AGENTWRAP, command, environment, events
 
 LOSS_NS = 50_000_000
+HANDS = 3
+"""The tracer, the supervisor and the recorder's thread: each of them may wait for a processor as long as anybody."""
 # Makes directories named after the clock that the kill is read from; each is an event of its own.
 AGENT = """
 import os, time
@@ -62,7 +64,7 @@ def test_at_most_50_ms_are_lost(tmp_path: Path, turn: int) -> None:
     made = {int(name.name[1:]) for name in work.iterdir()}
     told = {int(m[1]) for e in events(recording, "file.directory") if (m := re.search(r"/d(\d+)$", e.data["path"]))}
     lost = sorted(at for at in made - told if at < killed_ns)
-    allowed_ns = LOSS_NS + bystander.longest_wait_ns
+    allowed_ns = LOSS_NS + HANDS * bystander.longest_wait_ns
     assert not [at for at in lost if at < killed_ns - allowed_ns], (killed_ns - lost[0]) / 1e6
     assert told <= made
     checked = subprocess.run([*AGENTWRAP, "verify", str(recording)], capture_output=True, env=environment(tmp_path))
