@@ -182,3 +182,12 @@ def test_the_last_word_of_a_script_without_interpreter_is_run_by_a_shell(work: P
     script.chmod(0o755)
     assert os.access(script, os.X_OK)
     assert wrap(work.parent, *AGENTWRAP, "mcp", "--", "./plain").status == 9
+
+
+def test_a_policy_names_servers_by_their_command_lines(work: Path) -> None:
+    policy = work.parent / "policy.toml"
+    policy.write_text('version = 1\nname = "p"\nmode = "observe"\n[record]\nmcp_stdio = ["*python* srv.py"]\n')
+    run = run_client(work, client(sys.executable, "srv.py"), "--policy", str(policy))
+    ((name, how, config),) = sessions(run)
+    assert name
+    assert (how, config) == ("pattern", "record.mcp_stdio")
