@@ -1,9 +1,9 @@
 """The thread between the supervisor and the file: gathers, commits, checkpoints, and survives a full disk.
 
 An item is in the file within 20 ms of its arrival while the disk keeps up. `put` blocks when the recorder is behind,
-which slows the agent down, but never for longer than `STALL_NS`, and not at all while the disk is full: then items are
-held, and when there is no more room for them dropped and counted; the count becomes gaps as soon as something can be
-written again. Denials and the events of the run itself are never dropped.
+which slows the agent down, but never for longer than `STALL_NS` (`PATIENT_NS`), and not at all while the disk is full:
+then items are held, and when there is no more room for them dropped and counted; the count becomes gaps as soon as
+something can be written again. Denials and the events of the run itself are never dropped.
 """
 
 import sqlite3
@@ -23,6 +23,7 @@ COMMIT_NS = 10_000_000
 CHECKPOINT_NS = 1_000_000_000
 RETRY_S = 0.1
 STALL_NS = 5_000_000_000
+PATIENT_NS = 60_000_000_000
 MAX_QUEUED_ITEMS = 128
 MAX_AGE_NS = 15_000_000
 """These two bound what a kill can lose: `put` waits while more is on its way, or something has been for longer."""
@@ -61,18 +62,22 @@ class RecorderPump(threading.Thread):
 
     # The supervisor's side.
 
-    def put(self, items: list[Item]) -> None:
-        """Hand over items, in order. Blocks while too much is on its way to the file (see the module)."""
-        for start in range(0, len(items), MAX_QUEUED_ITEMS):
-            self._put(items[start : start + MAX_QUEUED_ITEMS])
+    def put(self, items: list[Item], *, patient: bool = False) -> None:
+        """Hand over items, in order. Blocks while too much is on its way to the file (see the module).
 
-    def _put(self, items: list[Item]) -> None:
+        `patient`: whoever made them holds back what makes more and holds up no system call, so that one body of many MB
+        that is being redacted costs time and no rows: nothing is dropped before `PATIENT_NS`.
+        """
+        for start in range(0, len(items), MAX_QUEUED_ITEMS):
+            self._put(items[start : start + MAX_QUEUED_ITEMS], PATIENT_NS if patient else STALL_NS)
+
+    def _put(self, items: list[Item], patience_ns: int) -> None:
         weight = sum(len(item.data) for item in items if type(item) is Content)
         with self._lock:
             if self._dead:
                 self.dropped += len(items)
                 return
-            if self._behind() and not self._lock.wait_for(lambda: not self._behind(), STALL_NS / 1e9):
+            if self._behind() and not self._lock.wait_for(lambda: not self._behind(), patience_ns / 1e9):
                 items = self._drop_all(items, "recorder-stalled", self._stalled)
                 weight = 0
             if not self._queue:

@@ -5,6 +5,7 @@ stands, the start is on disk, and only then the child is told to go.
 """
 
 import errno
+import functools
 import os
 import signal
 import socket
@@ -219,7 +220,8 @@ class Session:
     def _attend(self) -> None:
         """Hear relay and gateway: events are recorded, noted, and, where a human is asked, shown to the desk."""
         around, pump, options = self._around, self._pump, self.options
-        mcp = self._mcp = McpTraffic(pump.put, self._now, options.layers, options.mcp_arguments)
+        patient = functools.partial(pump.put, patient=True)
+        mcp = self._mcp = McpTraffic(patient, self._now, options.layers, options.mcp_arguments)
         desk = self._desk = self._open_desk()
 
         def hear(items: "list[Item]") -> None:

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -186,6 +187,23 @@ def test_a_stalled_recorder_never_blocks_for_ever(tmp_path: Path, monkeypatch: p
     with Reader.open(tmp_path / "run.agentlog") as reader:
         assert [row.data["cause"] for row in reader.rows(kinds=["gap"])] == ["recorder-stalled"]
         assert len(list(reader.rows(kinds=["process.denied"]))) == 1
+
+
+def test_who_can_wait_loses_nothing_to_a_stall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pump_module, "MAX_QUEUED_ITEMS", 10)
+    monkeypatch.setattr(pump_module, "STALL_NS", 1_000_000)
+    pump = RecorderPump(make.begin(tmp_path / "run.agentlog"))  # not started: nothing takes items
+    pump.put([connect(n) for n in range(20)])
+    patient = threading.Thread(target=pump.put, args=([connect(20)],), kwargs={"patient": True})
+    patient.start()
+    dropped = pump.dropped  # the second half of the first ones
+    pump.put([connect(21)])
+    assert pump.dropped == dropped + 1
+    pump.start()
+    patient.join()
+    assert pump.flush_and_close()
+    assert 20 in numbers(tmp_path / "run.agentlog")
+    assert 21 not in numbers(tmp_path / "run.agentlog")
 
 
 def test_a_recorder_that_dies_of_a_fault_does_not_stop_the_run(tmp_path: Path) -> None:
