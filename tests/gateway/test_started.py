@@ -1,11 +1,14 @@
 """The supervisor's end of the gateway's line."""
 
 import os
+import signal
 import socket
 
 import msgspec
+import pytest
 
 from agentwrap.events import Gap, Item
+from agentwrap.gateway import started
 from agentwrap.gateway.started import StartedGateway
 from agentwrap.tracing.wire import HEADER, Message, Ready
 
@@ -33,3 +36,20 @@ def test_what_comes_together_with_the_first_word_is_told_too() -> None:
     gateway.close()
     gateway.callers.close()
     assert told[:3] == gaps
+
+
+def test_one_that_hangs_at_the_end_is_killed_and_told_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(started, "_SILENT_S", 0.0)
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if not child:
+        ours.close()
+        signal.pause()
+    theirs.close()
+    gateway = StartedGateway("wall", child, ours, socket.socket())
+    told: list[Item] = []
+    gateway.attend(told.extend, lambda: True, lambda: 9)
+    gateway.close()
+    gateway.callers.close()
+    assert [one.cause for one in told if isinstance(one, Gap)] == ["gateway-lost"]
+    assert gateway.failure

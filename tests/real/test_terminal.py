@@ -95,7 +95,7 @@ os.write(1, b"runs\\n")
 while True:
     signal.pause()
 """
-"""It says when it is in the foreground: a key typed before bash has seen to that is for bash, and does nothing there."""
+"""It says when it is in the foreground: a key typed before bash has seen to that is for bash, which ignores it."""
 
 
 def test_an_interactive_shell_with_job_control(screen: Screen) -> None:
