@@ -24,6 +24,7 @@ from agentwrap.policy.layers import Layer, attribution, may_approve_self, mode_o
 _SHOWN_CHARACTERS = 500
 _TOLD_PEERS = 100
 _FOR_A_CALL: tuple[Answer, ...] = ("once", "run", "deny")
+_REASON_BYTES = 1000
 _REMEMBERED = 10_000  # calls that were allowed for the rest of the run
 
 
@@ -206,8 +207,9 @@ class Desk:
             raise
         finally:
             if call is not None and word == "deny" and given.reason:
-                # Their own line, before the answer: whoever asked tells the model.
-                self._tell(f"W{given.waiting.ask} {text.escape(given.reason)}".encode("utf-8", "replace"))
+                # A line of its own, before the answer: whoever asked tells the model. Lines have a bound there.
+                reason = text.escape(given.reason).encode("utf-8", "replace")[:_REASON_BYTES].decode("utf-8", "ignore")
+                self._tell(f"W{given.waiting.ask} {reason}".encode())
             self._tell(f"Y{given.waiting.ask} {word}".encode())
 
     def _objection(self, waiting: Waiting, answer: GiveAnswer, uid: int) -> str:

@@ -25,14 +25,15 @@ Key = tuple[str, int, str]
 
 
 class Question:
-    """Something that a human is asked. `done` is set once there is an `answer`."""
+    """Something that a human is asked. `done` is set once there is an `answer`; `reason`: why they denied it."""
 
-    __slots__ = ("answer", "ask", "done")
+    __slots__ = ("answer", "ask", "done", "reason")
 
     def __init__(self, ask: str) -> None:
         self.ask = ask
         self.done = trio.Event()
         self.answer: Answered = "expired"
+        self.reason = b""
 
 
 class Asks:
@@ -55,6 +56,11 @@ class Asks:
         if question is not None and answer in _WORDS:
             question.answer = _WORDS[answer]
             question.done.set()
+
+    def because(self, ask: str, reason: bytes) -> None:
+        """Why the next line denies it."""
+        if (question := self._by_id.get(ask)) is not None:
+            question.reason = reason
 
     async def ask(self, verdict: Verdict, address: str, span: str, pid: int) -> Answered:
         """Ask, or wait with those who asked, for a connection to the verdict's host and port at `address`."""

@@ -25,13 +25,15 @@ _WITH_BYTES = (ExchangeSent, ExchangeReceived, ExchangeMessage)
 class Link:
     """One stream socket to the supervisor.
 
-    `over` is set when it ends, or when the supervisor says `Q` (`leaving`); `answered` hears what humans answer.
+    `over` is set when it ends, or when the supervisor says `Q` (`leaving`); `answered` hears what humans answer,
+    `because` before it why they deny.
     """
 
     def __init__(self, channel: socket.socket) -> None:
         channel.setblocking(False)
         self._channel = channel
         self.answered: Callable[[str, str], None] = lambda _ask, _answer: None
+        self.because: Callable[[str, bytes], None] = lambda _ask, _reason: None
         self._encode = msgspec.msgpack.Encoder().encode
         self._items: deque[Message] = deque()
         self._bytes = 0  # of bodies, among the items
@@ -170,6 +172,9 @@ class Link:
         elif line == b"Q":
             self.leaving = True
             self.over.set()
+        elif word == b"W":
+            whose, _, reason = line[1:].partition(b" ")
+            self.because(whose.decode("ascii", "replace"), reason)
         elif word == b"Y":
             ask, _, answer = rest.partition(" ")
             self.answered(ask, answer)

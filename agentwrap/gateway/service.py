@@ -144,7 +144,7 @@ def _stage(ports: Ports, settings: Settings) -> Stage:
 
     link = Link(ports.supervisor)
     asks = Asks(link.put, settings.now, settings.ask_timeout_s)
-    link.answered = asks.answered
+    link.answered, link.because = asks.answered, asks.because
     attribution = Attribution(
         ports.callers,
         Diag(ports.diag) if ports.diag is not None else None,

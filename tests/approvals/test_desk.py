@@ -324,6 +324,11 @@ def test_somebody_elses_word_and_a_denial_are_no_self_approval(run: Run) -> None
     run.desk.hear([call("r1"), call("r2")])
     assert isinstance(client.ask(run.path, GiveAnswer("r1", "once", "lee")), Taken)
     assert isinstance(client.ask(run.path, GiveAnswer("r2", "deny", "dana", "not\nnow \u20ac")), Taken)
+    run.desk.hear([call("r3", digest="d3")])
+    assert isinstance(client.ask(run.path, GiveAnswer("r3", "deny", "lee", "\u0301" * 1000)), Taken)
+    assert isinstance(run.log[-2], bytes)
+    assert len(run.log[-2]) <= 1010
+    del run.log[-3:]
     assert run.log[-2:] == ["Wr2 not\\nnow \u20ac".encode(), b"Yr2 deny"]
     assert not any(isinstance(one, McpFinding) for one in run.log)
 

@@ -157,14 +157,14 @@ def test_answers_of_humans_are_passed_on(supervisor: Supervisor) -> None:
             heard.append((ask, answer))
             done.set()
 
-        link.answered = answered
+        link.answered, link.because = answered, lambda ask, reason: heard.append((ask, reason.decode()))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(link.run)
-            supervisor.ours.sendall(b"Ya7 always\n")
+            supervisor.ours.sendall("Wa7 n\u00f6\nYa7 always\n".encode())
             with trio.fail_after(300):
                 await done.wait()
             nursery.cancel_scope.cancel()
 
     trio.run(main)
     supervisor.ended()
-    assert heard == [("a7", "always")]
+    assert heard == [("a7", "n\u00f6"), ("a7", "always")]

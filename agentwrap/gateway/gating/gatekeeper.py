@@ -90,7 +90,7 @@ class Gatekeeper:
     def __init__(self, gates: Gates, way: Way, host: bytes, port: int, span: str, pid: int) -> None:
         self._gates, self._way = gates, way
         self._host, self._port, self._span, self._pid = host, port, span, pid
-        self.down = Downward(self._judge_down)
+        self.down = Downward(self._judge_down, self._endpoint)
         self.strict = False
         """Whether a request to a server with rules has come: what cannot be read must not go on."""
 
@@ -174,16 +174,16 @@ class Gatekeeper:
             await self._way.copied_up(held.raw)
         exchange = self._way.tap.newest if self._way.tap is not None and self._way.tap.active else 0
         if held.problem:
-            return await self._unreadable(held, exchange, source, items)
+            return await self._unreadable(held, case, exchange, source, items)
         verdicts = case.gate.judge(content, up=True) if content.strip() else ()
         first = verdicts[0] if verdicts else Verdict()
         plan = Plan("work" if case.down else "pass", case, exchange, id=first.id, request=held)
         if any(verdict.cancels and self._gates.cancel(case, verdict) for verdict in verdicts):
             self._gates.tell(exchange, first, "cancelled", up=True)
-            return await self._answer(held, exchange, b"", source, items)
+            return await self._answer(held, case, exchange, b"", source, items)
         if any(verdict.decision == "deny" for verdict in verdicts):
             self._gates.tell_denied(exchange, verdicts, up=True)
-            return await self._answer(held, exchange, first.answer, source, items)
+            return await self._answer(held, case, exchange, first.answer, source, items)
         if first.decision == "hold":
             return await self._hold(held, request, plan, first, source, items)
         self._gates.tell_passing(exchange, verdicts, up=True)
@@ -192,25 +192,30 @@ class Gatekeeper:
         return await self._release(held, request, source, plan, items, told=True)
 
     async def _unreadable(
-        self, held: HeldRequest, exchange: int, source: Source, items: deque[Item]
+        self, held: HeldRequest, case: Case, exchange: int, source: Source, items: deque[Item]
     ) -> tuple[Outcome, list[Item]]:
         why = f"its body cannot be read: {held.problem}".encode()
         self._gates.tell(exchange, Verdict(decision="deny", rule=b"built-in.unreadable", why=why), "deny", up=True)
-        return await self._answer(held, exchange, _UNREADABLE, source, items, status=400)
+        return await self._answer(held, case, exchange, _UNREADABLE, source, items, status=400)
 
     async def _answer(
-        self, held: HeldRequest, exchange: int, message: bytes, source: Source, items: deque[Item], status: int = 200
+        self, held: HeldRequest, case: Case, exchange: int, message: bytes, source: Source, items: deque[Item],
+        status: int = 200,
     ) -> tuple[Outcome, list[Item]]:
         """In the server's place, once it has answered what was asked before."""
         if held.body:
             await self._way.copied_up(held.body)
         self._gates.said(exchange, message, up=False)
         await self._gates.link.on_disk()
-        return await self._give_in_turn(held, message, source, items, status)
+        return await self._give_in_turn(held, case, message, source, items, status)
 
     async def _give_in_turn(
-        self, held: HeldRequest, message: bytes, source: Source, items: deque[Item], status: int = 200
+        self, held: HeldRequest, case: Case | None, message: bytes, source: Source, items: deque[Item], status: int = 200
     ) -> tuple[Outcome, list[Item]]:
+        elsewhere = self._gates.stream_of(case) if case is not None else None
+        if message and elsewhere is not None:
+            await elsewhere(message)
+            message = b""
         # Behind a body that was not read to its end nobody can tell where the next request begins.
         close = bool(held.problem) or our_answers.closes(held.head.version, held.headers)
         if not await source.quiet():
@@ -235,13 +240,14 @@ class Gatekeeper:
         if question is None:
             why = _NOBODY if self._gates.unattended else b"too much waits for a human already"
             self._gates.tell(exchange, verdict, "deny", up=True, why=why)
-            return await self._answer(held, exchange, case.gate.refused(verdict, why), source, items)
+            return await self._answer(held, case, exchange, case.gate.refused(verdict, why), source, items)
         self._gates.tell(exchange, verdict, "hold", up=True, ask=question.ask)
         if held.body:
             await self._way.copied_up(held.body)
         stream = _Stream(self._gates, self._way, case, held, exchange, verdict)
         fate = await self._wait(case, verdict, question, stream, source)
-        self._gates.tell(exchange, verdict, fate, up=True, why=_WHY[fate], ask=question.ask)
+        why = _why(fate, question)
+        self._gates.tell(exchange, verdict, fate, up=True, why=why, ask=question.ask)
         await self._gates.link.on_disk()
         if stream.broken:
             return "over", []
@@ -249,10 +255,10 @@ class Gatekeeper:
             plan.begun = stream.begun
             plan = msgspec.structs.replace(plan, mode="work") if stream.begun else plan
             return await self._release(held, request, source, plan, items, told=True)
-        message = b"" if fate == "cancelled" else case.gate.refused(verdict, _WHY[fate])
+        message = b"" if fate == "cancelled" else case.gate.refused(verdict, why)
         self._gates.said(exchange, message, up=False)
         if not stream.begun:
-            return await self._give_in_turn(held, message, source, items)
+            return await self._give_in_turn(held, case, message, source, items)
         await stream.finish(message)
         if self._way.tap is not None and self._way.tap.active:
             self._way.tap.down(bytes(stream.spoken))
@@ -306,6 +312,20 @@ class Gatekeeper:
 
     # What servers say
 
+    def _endpoint(self, plan: Plan, stated: bytes) -> None:
+        if plan.case is not None and plan.case.listens:
+            self._gates.listen(plan.case, stated, self._put_into_stream)
+
+    async def _put_into_stream(self, message: bytes) -> None:
+        try:
+            await self._way.say(self.down.as_event(message))
+        except (OSError, trio.ClosedResourceError):
+            pass  # whoever listened is gone
+
+    def over(self) -> None:
+        """Nothing more goes through this connection."""
+        self._gates.unlisten(self._put_into_stream)
+
     async def _judge_down(self, plan: Plan, message: bytes) -> Ruled:
         case = plan.case
         assert case is not None
@@ -334,9 +354,15 @@ class Gatekeeper:
         finally:
             self._gates.asks.end(question, b"")
         fate = _FATES.get(question.answer, "expired") if question.done.is_set() else "expired"
-        self._gates.tell(plan.exchange, verdict, fate, up=False, why=_WHY[fate], ask=question.ask)
+        self._gates.tell(plan.exchange, verdict, fate, up=False, why=_why(fate, question), ask=question.ask)
         await self._gates.link.on_disk()
         return Ruled(fate == "approved")
+
+
+def _why(fate: Fate, question: Question) -> bytes:
+    """The fate in words, with a human's own."""
+    own = question.reason if fate == "refused" else b""
+    return _WHY[fate] + (b": " + own if own else b"")
 
 
 class _Stream:
@@ -349,7 +375,8 @@ class _Stream:
         self.spoken = bytearray()
         self.closes = our_answers.closes(held.head.version, held.headers)
         self._gates, self._way, self._case, self._exchange, self._verdict = gates, way, case, exchange, verdict
-        self._may = our_answers.takes_stream(held.headers) and held.head.version == b"1.1"
+        elsewhere = case.of is not None and case.of.endpoint
+        self._may = not elsewhere and our_answers.takes_stream(held.headers) and held.head.version == b"1.1"
         self._sending = trio.Lock()
 
     async def keep_alive(self, source: Source, scope: trio.CancelScope) -> None:
