@@ -144,7 +144,7 @@ class Calls:
 
     def _end(
         self, call: Call, ending: McpResultEnding, at_ns: int, said: bytes = b"", facts: Answered | None = None,
-        error: bytes = b"",
+        error: bytes = b"", size: int = 0,
     ) -> None:  # fmt: skip
         session = call.session
         session.end(call, ending)
@@ -161,13 +161,19 @@ class Calls:
                 tool=call.tool,
                 method=call.method,
                 error=facts.error if facts is not None else error,
-                size=len(said),
+                size=size or len(said),
                 digest=sha256(said).hexdigest() if said else "",
                 text=facts.text if facts is not None else b"",
                 claimed_ns=facts.claimed_ns if facts is not None else 0,
             )
         )
         self._tell(self._joining.over(call.name), at_ns)
+
+    def answered_at_length(self, call: Call, at_ns: int, size: int, *, failed: bool) -> None:
+        """An answer came that was too long to be read: `size` is that of its line."""
+        if call in self._open:
+            facts = Answered("error" if failed else "complete", {})
+            self._end(call, call.refused or facts.ending, at_ns, b"", facts, size=size)
 
     def cancelled(self, call: Call, at_ns: int) -> None:
         """Whoever asked does not want the answer any more."""

@@ -29,14 +29,35 @@ LineKey = tuple[bool, int]
 """Side (up) and number of a line."""
 
 
+_ENDS_BYTES = 4096
+
+
+class _Ends:
+    """Beginning, end and size of a line that is told in pieces."""
+
+    __slots__ = ("head", "size", "tail")
+
+    def __init__(self) -> None:
+        self.head = self.tail = b""
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        """The next piece."""
+        if len(self.head) < _ENDS_BYTES:
+            self.head = (self.head + data[:_ENDS_BYTES])[:_ENDS_BYTES]
+        self.tail = (self.tail + data[-_ENDS_BYTES:])[-_ENDS_BYTES:]
+        self.size += len(data)
+
+
 class _Stdio:
     """A session of the relay. `early`: verdicts on lines that have not come whole; `recent`: lines that were told."""
 
-    __slots__ = ("early", "held", "lines", "recent", "session")
+    __slots__ = ("early", "ends", "held", "lines", "recent", "session")
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.lines = {True: Lines(), False: Lines()}
+        self.ends = {True: _Ends(), False: _Ends()}
         self.early: dict[LineKey, list[McpJudged]] = {}
         self.held: dict[LineKey, Told] = {}
         self.recent: OrderedDict[LineKey, Told] = OrderedDict()
@@ -132,11 +153,20 @@ class McpDecoder:
             key = (up, line.number)
             judged = one.early.pop(key, []) if line.last else one.early.get(key, [])
             told = self.sessions.message(one.session, at_ns, up, line.data, judged=judged, piece=line.piece)
+            if line.piece:
+                self._piece(one, line, at_ns, up)
             if any(verdict.verdict == "hold" for verdict in judged):
                 one.held[key] = told
             one.recent[key] = told
             if len(one.recent) > _RECENT_MAX:
                 one.recent.popitem(last=False)
+
+    def _piece(self, one: _Stdio, line: Line, at_ns: int, up: bool) -> None:
+        ends = one.ends[up]
+        ends.add(line.data)
+        if line.last:
+            self.sessions.long_answer(one.session, at_ns, up, ends.head, ends.tail, ends.size)
+            one.ends[up] = _Ends()
 
     def _judged(self, one: _Stdio, news: McpJudged) -> None:
         key = (news.up, news.line)

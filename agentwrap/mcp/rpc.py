@@ -27,6 +27,15 @@ _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _TOKEN = re.compile(_STRING.pattern + rb"|[\[\]{}:,]", re.DOTALL)
+_HEAD_BYTES = 512
+_ID = rb'"id"\s*:\s*(-?[0-9][0-9.eE+-]{0,40}|"[^"\\]{0,200}")'
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
+_ID_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,")
+_ID_LAST = re.compile(
+    rb"[}\]]\s*,\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"(?:\s*,\s*" + _VERSION + rb")?\s*\}\s*\Z"
+)
+_ANSWER = re.compile(rb'"(result|error)"\s*:\s*')
+_METHOD = re.compile(rb'"method"\s*:')
 _OPEN = re.compile(rb"\{[ \t\r\n]*")
 _KEYED = re.compile(_STRING.pattern + rb"[ \t\r\n]*:[ \t\r\n]*", re.DOTALL)
 _NEXT = re.compile(rb"[ \t\r\n]*[,}][ \t\r\n]*")
@@ -99,6 +108,20 @@ def _message(text: bytes) -> Rpc:
             odd = "a result and an error"
         return Rpc("response", b"", ident, b"", result, error, odd=odd or _doubled(text))
     return Rpc("invalid", json=strict)
+
+
+def read_ends(head: bytes, tail: bytes) -> Rpc | None:
+    """The response whose beginning and end these are, as far as they tell; None where it may be something else.
+
+    Libraries write the id first or last. `result`, `error`: as far as `head` goes.
+    """
+    found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
+    begun = _ANSWER.search(head, 0, _HEAD_BYTES)
+    if found is None or begun is None or _METHOD.search(head, 0, begun.start()):
+        return None
+    said = head[begun.end() :]
+    failed = begun[1] == b"error"
+    return Rpc("response", id=found[1], result=b"" if failed else said, error=said if failed else b"")
 
 
 def read_members(text: bytes) -> Members:

@@ -24,7 +24,7 @@ from agentwrap.events.mcp import McpHow, McpResultEnding, McpSessionEnding, McpT
 from agentwrap.mcp.calls import Arguments, Calls
 from agentwrap.mcp.joining import plain
 from agentwrap.mcp.listings import Pinned, unpinned
-from agentwrap.mcp.rpc import ID_BYTES, Rpc, read
+from agentwrap.mcp.rpc import ID_BYTES, Rpc, read, read_ends
 from agentwrap.mcp.state import Call, Session, Told
 from agentwrap.models.bodies import whole
 
@@ -188,7 +188,7 @@ class Sessions:
         side = data[:200]
         if piece:
             if piece == 1:
-                self._calls.find("too-long", session, at_ns, detail=side)
+                self._calls.find("too-long", session, at_ns, detail=b"kept in pieces, and read no further")
         elif rpc.sort == "invalid" and data.strip():
             if session.may_find("not-mcp" if rpc.json else "not-json", 1):
                 session.found["not-mcp" if rpc.json else "not-json"] -= 1
@@ -231,6 +231,16 @@ class Sessions:
         if call is not None:
             self._calls.refuse(call, news.verdict)
         return call
+
+    def long_answer(self, session: Session, at_ns: int, up: bool, head: bytes, tail: bytes, size: int) -> None:
+        """A line that was told in pieces is over. Where its ends say which call it answers, that is answered.
+
+        `head`, `tail`: its first and last KB; `size`: bytes of all of it.
+        """
+        rpc = read_ends(head, tail)
+        call = self._calls.place(session, rpc, up, ()) if rpc is not None else None
+        if call is not None:
+            self._calls.answered_at_length(call, at_ns, size, failed=bool(rpc and rpc.error))
 
     def gone(self, told: Told, at_ns: int, ending: McpResultEnding = "unanswered", error: bytes = b"") -> None:
         """No answer to a message's calls can come any more (HTTP: its response is over)."""

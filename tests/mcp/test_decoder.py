@@ -359,8 +359,31 @@ def test_a_line_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.piece for one in pieces] == list(range(1, len(pieces) + 1))
     assert b"".join(body for _, body in told.bodies()[1:]) + b"\n" == data
     assert findings(told) == ["too-long"]
+    (result,) = told.of(McpResult)
+    assert (result.call, result.ending, result.size) == ("k1", "complete", len(data) - 1)
+    told.call(2, "more")
+    assert told.of(McpMessage)[-1].sort == "request"
+
+
+@pytest.mark.parametrize(
+    ("line", "ending"),
+    [
+        (b'{"result":{"content":[%b]},"jsonrpc":"2.0","id":1}', "complete"),
+        (b'{"result":{"content":[%b]},"id": 1, "jsonrpc":"2.0" } \r', "complete"),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"message":"%b"}}', "error"),
+        (b'{"method":"x","params":{"result":[%b]},"id":1}', "unanswered"),
+        (b'{"id":7,"result":[%b]}', "unanswered"),
+        (b"garbage%b", "unanswered"),
+    ],
+)
+def test_which_call_a_long_line_answers(monkeypatch: pytest.MonkeyPatch, line: bytes, ending: str) -> None:
+    monkeypatch.setattr(lines, "LINE_MAX_BYTES", 10_000)
+    monkeypatch.setattr(lines, "PIECE_BYTES", 5000)
+    told = Told().open()
+    told.call(1, "dump")
+    told.raw(line % (b"0," * 20_000) + b"\n", up=False)
     told.close()
-    assert ends(told) == [("k1", "unanswered")]
+    assert ends(told) == [("k1", ending)]
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
