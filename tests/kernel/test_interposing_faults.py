@@ -282,7 +282,7 @@ print((time.perf_counter() - began) / 50 * 1e3)
 """
 
 
-@ALL
+@TWO
 def test_each_of_many_starts_is_relayed(tmp_path: Path, options: tuple[str, ...]) -> None:
     """Prints what a start costs: natively, in a run, and relayed in a run."""
     words = ("python3", "-c", STARTS)
