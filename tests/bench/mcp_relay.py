@@ -79,14 +79,18 @@ class Bench:
         told: Sample = json.loads(done.stdout)
         return told
 
-    def wrapped(self, *more: str) -> Callable[[], Sample]:
+    def wrapped(self, *more: str, judged: bool = False) -> Callable[[], Sample]:
         def measure() -> Sample:
             out = self.folder / "run.agentlog"
             told = self.run([*AGENTWRAP, "run", "-q", "-o", str(out), *more, "--"], [])
-            calls = counts(out).get("mcp.call", 0)
+            found = counts(out)
             out.unlink()
-            if calls != told["calls"]:
-                raise RuntimeError(f"{calls} calls in the recording of {told['calls']:.0f}")
+            greetings = 1 + self.sizes["servers"]
+            wanted = {"mcp.call": told["calls"], "mcp.result": told["calls"]}
+            wanted["mcp.decision"] = told["calls"] - greetings if judged else 0
+            for kind, count in wanted.items():
+                if found.get(kind, 0) != count:
+                    raise RuntimeError(f"{found.get(kind, 0)} {kind} in the recording of {count:.0f}")
             return told
 
         return measure
@@ -106,7 +110,7 @@ class Bench:
             DIRECT: lambda: self.run([], []),
             "agentwrap's relay alone": lambda: self.run([], [], relay=True),
             "agentwrap run": self.wrapped(),
-            "agentwrap run, with rules": self.wrapped("--policy", "policy.toml"),
+            "agentwrap run, with rules": self.wrapped("--policy", "policy.toml", judged=True),
         }
         peers = {
             "mcpjail": self.peer("mcpjail", "wrap"),

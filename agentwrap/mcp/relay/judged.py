@@ -18,6 +18,7 @@ from agentwrap.mcp.relay.way import Way
 from agentwrap.tracing.wire import Message
 
 LINE_MAX_BYTES = 64 << 20
+_TOGETHER = 64  # lines that are judged before their bytes are told: whoever reads both keeps so much in mind
 TOO_LONG = b"a line of more than 64 MB cannot be judged"
 _WAITS = b"waiting for a human to allow it"
 _TOLD: dict[Answered, McpVerdict] = {
@@ -77,15 +78,20 @@ class Judged:
         if lines is None:
             self._tell_bytes(way, data)
             self._told_said(way, way.send(data))
-        elif not lines.over:
-            whole = lines.feed(data)
-            try:
-                self._work(way, whole, data, over=lines.over)
-            except Exception:
-                self._tell_bytes(way, data)  # they came; what is to become of them nobody knows, so they do not go on
-                raise
-        else:
-            self._tell_bytes(way, data)
+            return
+        begun = lines.begun
+        over = lines.over
+        whole = lines.feed(data)
+        try:
+            while len(whole) > _TOGETHER:
+                some, whole = whole[:_TOGETHER], whole[_TOGETHER:]
+                size = sum(map(len, some)) - begun
+                self._work(way, some, data[:size], over=False)
+                data, begun = data[size:], 0
+            self._work(way, whole, data, over=lines.over and not over)
+        except Exception:
+            self._tell_bytes(way, data)  # they came; what is to become of them nobody knows, so they do not go on
+            raise
 
     def ended(self, way: Way) -> None:
         """No more comes from one side: nothing that waits can be answered and carried out as it was meant."""

@@ -182,6 +182,22 @@ def test_what_is_judged_is_told_before_its_bytes_and_both_before_it_goes_on() ->
     assert out[True] == line
 
 
+def test_no_more_is_judged_ahead_than_a_reader_keeps_in_mind() -> None:
+    line = b'{"id":1,"tool":"watch"}\n'
+    out, news = ran({True: [line[:9], line[9:] + line * 999 + line[:3], line[3:]], False: []}, [1 << 20], [0], ByName)
+    assert out[True] == line * 1001
+    ahead, ends = [], 0
+    for one in news.news:
+        if isinstance(one, McpJudged):
+            ahead.append(one.line)
+            assert one.line == len(ahead)
+            assert len(ahead) - ends <= 64
+        elif isinstance(one, McpBytes):
+            ends += one.data.count(b"\n")
+            assert ends == len(ahead)
+    assert ends == 1001
+
+
 def test_what_has_no_end_is_judged_at_the_end() -> None:
     out, _ = ran({True: [b'{"id":1,"tool":"deny"}'], False: []}, [99], [0], ByName)
     assert out == {True: b"", False: answer(b"1", "denied") + b"\n"}
