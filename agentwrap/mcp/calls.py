@@ -16,6 +16,9 @@ from agentwrap.mcp.state import Call, Key, Session
 Arguments = Literal["digest", "redacted", "full"]
 """Only their hash; as they came, with secrets hidden; as they came (so are whole messages)."""
 
+Acting = tuple[bytes, bytes]
+"""By the policy: the agent, and for whom it acts."""
+
 OPEN_MAX = 20_000
 _LATE: frozenset[McpResultEnding] = frozenset({"cancelled", "denied", "expired", "unanswered"})
 _REFUSED: dict[str, McpResultEnding] = {
@@ -29,10 +32,11 @@ _REFUSED: dict[str, McpResultEnding] = {
 class Calls:
     """All calls of a run. `emit` takes what is made, in order."""
 
-    def __init__(self, emit: Callable[[Item], None], pinned: Pinned, arguments: Arguments) -> None:
+    def __init__(self, emit: Callable[[Item], None], pinned: Pinned, arguments: Arguments, acting: Acting) -> None:
         self._emit = emit
         self._kept_bytes = 0 if arguments == "digest" else TEXT_BYTES
         self._unredacted = arguments == "full"
+        self._acting = acting
         self._listings = Listings(emit, pinned)
         self._hellos = Hellos(emit)
         self._joining = Joining()
@@ -114,8 +118,8 @@ class Calls:
             tool_call=tool_call,
             joined=how,
             retry_of=_retry_of(session, call, facts),
-            agent=judged.agent if judged is not None else b"",
-            on_behalf_of=judged.on_behalf_of if judged is not None else b"",
+            agent=(judged.agent if judged is not None else b"") or self._acting[0],
+            on_behalf_of=(judged.on_behalf_of if judged is not None else b"") or self._acting[1],
         )
 
     def answer(self, call: Call | None, session: Session, rpc: Rpc, up: bool, at_ns: int, *, ours: bool) -> None:
@@ -194,6 +198,7 @@ class Calls:
         """A session is over: what is open stays unanswered."""
         for call in [one for waiting in session.open.values() for one in waiting]:
             self._end(call, call.refused or "unanswered", at_ns)
+        session.forget()
         self._hellos.forget(session)
         self._listings.forget(session)
 

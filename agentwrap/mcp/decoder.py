@@ -20,7 +20,7 @@ from agentwrap.events import (
 from agentwrap.mcp.lines import Line, Lines
 from agentwrap.mcp.listings import Pinned, unpinned
 from agentwrap.mcp.over_http import OverHttp
-from agentwrap.mcp.sessions import Arguments, Session, Sessions, Told
+from agentwrap.mcp.sessions import Acting, Arguments, Session, Sessions, Told
 
 HELD_MAX_BYTES = 192 << 20
 _RECENT_MAX = 256
@@ -67,12 +67,17 @@ class McpDecoder:
     """All MCP sessions of one run. `emit` takes what is made, in order.
 
     `pinned`: the digest that the policy holds a tool to. `arguments`: what is told of those of calls.
+    `acting`: the agent, and for whom it acts, by the policy; also where no rule spoke.
     """
 
     def __init__(
-        self, emit: Callable[[Item], None], pinned: Pinned = unpinned, arguments: Arguments = "redacted"
+        self,
+        emit: Callable[[Item], None],
+        pinned: Pinned = unpinned,
+        arguments: Arguments = "redacted",
+        acting: Acting = (b"", b""),
     ) -> None:
-        self.sessions = Sessions(emit, pinned, arguments)
+        self.sessions = Sessions(emit, pinned, arguments, acting)
         self._http = OverHttp(self.sessions)
         self._open: dict[int, _Stdio] = {}
         self._held_bytes = 0

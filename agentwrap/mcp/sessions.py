@@ -21,14 +21,14 @@ from agentwrap.events import (
 )
 from agentwrap.events.egress import Decision
 from agentwrap.events.mcp import McpHow, McpResultEnding, McpSessionEnding, McpTransport
-from agentwrap.mcp.calls import Arguments, Calls
+from agentwrap.mcp.calls import Acting, Arguments, Calls
 from agentwrap.mcp.joining import plain
 from agentwrap.mcp.listings import Pinned, unpinned
 from agentwrap.mcp.rpc import ID_BYTES, Rpc, read, read_ends
 from agentwrap.mcp.state import Call, Session, Told
 from agentwrap.models.bodies import whole
 
-__all__ = ["Arguments", "Session", "Sessions", "Told"]
+__all__ = ["Acting", "Arguments", "Session", "Sessions", "Told"]
 
 _TAKE_ARGUMENTS = (b"tools/call", b"prompts/get")
 _DECISIONS: dict[str, Decision] = {
@@ -49,11 +49,15 @@ class Sessions:
     """All sessions of a run. `emit` takes what is made, in order. `arguments`: what is told of those of calls."""
 
     def __init__(
-        self, emit: Callable[[Item], None], pinned: Pinned = unpinned, arguments: Arguments = "redacted"
+        self,
+        emit: Callable[[Item], None],
+        pinned: Pinned = unpinned,
+        arguments: Arguments = "redacted",
+        acting: Acting = (b"", b""),
     ) -> None:
         self._emit = emit
         self._arguments = arguments
-        self._calls = Calls(emit, pinned, arguments)
+        self._calls = Calls(emit, pinned, arguments, acting)
         self._count = 0
         self._open: dict[Session, None] = {}
         self._servers: set[bytes] = set()

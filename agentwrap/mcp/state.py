@@ -95,6 +95,13 @@ class Session:
         if len(self.over) > _OVER_MAX:
             self.over.popitem(last=False)
 
+    def forget(self) -> None:
+        """It is over: a call of it may still be joined, nothing else will be asked."""
+        self.open.clear()
+        self.tokens.clear()
+        self.over.clear()
+        self.asked_for_more.clear()
+
     def may_find(self, what: McpFindingWhat, most: int = FINDINGS_MAX) -> bool:
         """Whether a finding of that sort may be told once more."""
         self.found[what] = self.found.get(what, 0) + 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from agentwrap.events import ExchangeNews, Gap, Item, McpNews
-from agentwrap.policy.layers import Layer, pinned_digest
+from agentwrap.policy.layers import Layer, attribution, pinned_digest
 
 if TYPE_CHECKING:
     from agentwrap.mcp.decoder import McpDecoder
@@ -70,7 +70,8 @@ class McpTraffic:
                 if self._decoder is None:
                     from agentwrap.mcp.decoder import McpDecoder
 
-                    self._decoder = McpDecoder(self._items.append, self._pinned, self._arguments)
+                    agent, person = (name.encode("utf-8", "surrogateescape") for name in attribution(self._layers))
+                    self._decoder = McpDecoder(self._items.append, self._pinned, self._arguments, (agent, person))
                 act(self._decoder)
             except Exception as error:  # foreign bytes found a fault of ours: the run goes on, and the file says so
                 self._fail(error)

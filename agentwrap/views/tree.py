@@ -13,7 +13,7 @@ from agentwrap.views.context import command_line, ending
 from agentwrap.views.source import Row, Source, Span, number, texts
 from agentwrap.views.styled import Line, line
 
-_JUDGED = ("net.decision", "dns.query", "net.refused", "act.denied")
+_JUDGED = ("net.decision", "dns.query", "net.refused", "act.denied", "mcp.decision")
 COUNTED = (*_JUDGED, "file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special",
            "net.connect", "net.bind", "net.listen", "net.send", "dns.server", "process.exec", "process.denied",
            "gap")  # fmt: skip

@@ -433,3 +433,13 @@ def test_long_arguments_and_results_are_clipped_and_whole_in_their_messages() ->
     assert call.omitted_bytes + 4096 == len(json.dumps({"text": "é" * 9000}, ensure_ascii=False).encode())
     frame = '{"jsonrpc": "2.0", "id": 1, "result": }'
     assert (len(result.text), result.size) == (4096, len(told.bodies()[1][1]) - len(frame))
+
+
+def test_who_acts_is_told_also_where_no_rule_spoke() -> None:
+    told = Told()
+    told.decoder = decoder.McpDecoder(told.items.append, acting=(b"bot", b"ann"))
+    told.open()
+    told.call(1, "a")
+    told.judged("allow", 2, agent=b"other", on_behalf_of=b"bob")
+    told.call(2, "a")
+    assert [(one.agent, one.on_behalf_of) for one in told.of(McpCall)] == [(b"bot", b"ann"), (b"other", b"bob")]
