@@ -39,7 +39,8 @@ def main() -> None:
     for name in CALLS:
         arguments = {"branch": "main"} if name != "list_issues" else {}
         answer = ask("tools/call", {"name": name, "arguments": arguments})
-        print(name, json.dumps(answer.get("result", answer.get("error"))), flush=True)
+        sys.stdout.write(f"{name} {json.dumps(answer.get('result', answer.get('error')))}\n")
+        sys.stdout.flush()
     ask("tools/list", {})
     server.stdin.close()
     server.wait()

@@ -23,7 +23,7 @@ class Approvals:
         self._facts, self._asks = facts, asks
         self._used: dict[str, tuple[int, tuple[bytes, str, str]]] = {}
         self._test = Test(
-            "approved", "Calls that needed approval ran only under a valid one", "calls that needed approval",
+            "approved",
             "Each request was judged again by the policy's text; where that asks for a human, the approval was looked "
             "up and compared with the server, the tool, the digest of the recorded arguments, its time of expiry, "
             "with the moment the call went on, and with every other use of it.",
@@ -105,6 +105,9 @@ class Approvals:
         """The control's outcome."""
         for ask, seq in self._asks.again[:20]:
             self._test.fails(f"{ask} was asked or answered twice", seq)
+        lasting = sum(self._asks.granted_by(ask) is not None for ask in self._asks.approvals)
+        if lasting:
+            self._test.note(f"{lasting:,} went on by an approval that a human gave for the whole run, not once")
         if self._asks.more:
             self._test.unclear("there are more approvals than were looked at")
         self._facts.limits(self._test, MCP)
@@ -119,7 +122,7 @@ def separation(
     `noticed`: rows in which the recorder itself told of a self-approval, with what it said.
     """
     test = Test(
-        "separated", "Nobody approved their own agent", "approvals",
+        "separated",
         "The name in each approval was compared with the agent and with the person it acts for, by the policy's text "
         "and by the question; the approver's process was looked for among the processes of the run.",
     )  # fmt: skip
@@ -131,7 +134,7 @@ def separation(
         persons = {name for name in (principal.on_behalf_of, asked.on_behalf_of if asked else "") if name}
         agents = {name for name in (principal.agent, asked.agent if asked else "") if name}
         same_user += answered.uid == facts.started.uid
-        if answered.pid in own_pids:
+        if answered.pid in own_pids and asks.granted_by(ask) is None:
             test.fails("a process of the run itself gave it", *rows, about=answered.approver)
         if _is_among(answered.approver, persons | agents):
             found += 1

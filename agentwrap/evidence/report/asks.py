@@ -8,6 +8,8 @@ from agentwrap.evidence.report.fields import Row, number, raw, text, word
 
 KINDS = ("ask.waiting", "ask.answered")
 APPROVING = frozenset({"once", "run", "always"})
+_LASTING = frozenset({"run", "always"})
+_FOR_THE_RUN = "allowed for the run as "  # what the desk says where nobody was asked again
 _MOST = 200_000
 
 
@@ -34,6 +36,7 @@ class Answered(msgspec.Struct, frozen=True):
     approver: str
     uid: int
     pid: int
+    reason: str = ""
 
 
 class Asks(msgspec.Struct):
@@ -43,6 +46,19 @@ class Asks(msgspec.Struct):
     answered: dict[str, Answered] = {}
     again: list[tuple[str, int]] = []
     more: bool = False
+
+    def granted_by(self, ask: str) -> Answered | None:
+        """The answer for the whole run that this one follows from, to a question about the very same call."""
+        answered, asked = self.answered.get(ask), self.asked.get(ask)
+        if answered is None or asked is None or not answered.reason.startswith(_FOR_THE_RUN):
+            return None
+        first = answered.reason.removeprefix(_FOR_THE_RUN)
+        given, about = self.answered.get(first), self.asked.get(first)
+        if given is None or about is None or given.answer not in _LASTING or given.seq >= answered.seq:
+            return None
+        same = (given.approver, given.uid, given.pid, about.server, about.tool, about.digest)
+        mine = (answered.approver, answered.uid, answered.pid, asked.server, asked.tool, asked.digest)
+        return given if same == mine else None
 
     @property
     def approvals(self) -> Mapping[str, Answered]:
@@ -69,6 +85,6 @@ def asks(rows: Iterable[Row]) -> Asks:
         else:
             found.answered[ask] = Answered(
                 row.seq, row.at_ns, word(data, "answer"), text(data, "approver"), number(data, "uid", -1),
-                number(data, "approver_pid"),
+                number(data, "approver_pid"), text(data, "reason"),
             )  # fmt: skip
     return found

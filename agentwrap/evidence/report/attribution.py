@@ -20,7 +20,7 @@ class Attribution:
         self._facts, self._principal, self._span_of = facts, principal, span_of
         self._lineages: dict[str, str] = {}
         self._test = Test(
-            "attributed", "Every call is attributed", "calls",
+            "attributed",
             "Each request was read again from its bytes and compared with its call row; agent and person were compared "
             "with the policy's text, which also names them for rows that do not, and the process was followed, exec by "
             "exec, to the command of the run.",

@@ -39,7 +39,7 @@ class Verified(Protocol):
 def completeness(verified: Verified, facts: Facts) -> Control:
     """The control."""
     test = Test(
-        "complete", "The recording is complete and unaltered", "events",
+        "complete",
         "Every hash, root, signature and stored content was computed again from the file, the seal over its bytes "
         "included; then every gap that it tells was counted.",
     )  # fmt: skip

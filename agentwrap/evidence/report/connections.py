@@ -33,7 +33,7 @@ class _Connection(msgspec.Struct):
 def connections(facts: Facts, denials: Iterable[Row], grouped: Iterable[Row]) -> Control:
     """The control. `denials`: rows of DECIDED; `grouped`: of it and TRAFFIC, in the order of their `connection`."""
     test = Test(
-        "connections", "Every denied connection stayed denied", "denied connections",
+        "connections",
         "Each connection that the gateway refused was followed to its end: bytes, requests and answers after the "
         "refusal without a new decision, and connections to the same place that nobody allowed, were looked for.",
     )  # fmt: skip

@@ -13,6 +13,19 @@ OUTCOMES: tuple[Outcome, ...] = ("pass", "fail", "not-applicable", "cannot-tell"
 MOST_KEPT = 200
 """Exceptions of one kind that are told one by one; the others are counted."""
 
+CONTROLS: dict[str, tuple[str, str]] = {
+    "complete": ("The recording is complete and unaltered", "events"),
+    "attributed": ("Every call is attributed", "calls"),
+    "approved": ("Calls that needed approval ran only under a valid one", "calls that needed approval"),
+    "separated": ("Nobody approved their own agent", "approvals"),
+    "decided": ("Decisions contradict no rule, and denied calls have no result", "calls that were judged"),
+    "tools": ("Tool definitions are unchanged without review", "listed tools"),
+    "outcome": ("Every forwarded call has an outcome", "forwarded calls"),
+    "connections": ("Every denied connection stayed denied", "denied connections"),
+    "gaps": ("Every gap is listed, and what had to be covered was", "requirements of coverage"),
+}
+"""Title, and what is counted, of every control by its id, in the order in which they are told."""
+
 
 class Exceptional(msgspec.Struct, frozen=True):
     """One thing that keeps a control from passing.
@@ -51,8 +64,9 @@ class Test:
 
     __test__ = False  # not one of pytest's
 
-    def __init__(self, id: str, title: str, unit: str, how: str) -> None:  # noqa: A002 - the field's name
-        self.id, self.title, self.unit, self.how = id, title, unit, how
+    def __init__(self, id: str, how: str) -> None:  # noqa: A002 - the field's name
+        self.id, self.how = id, how
+        self.title, self.unit = CONTROLS[id]
         self.population = 0
         self._broken: list[Exceptional] = []
         self._unclear: list[Exceptional] = []

@@ -14,7 +14,7 @@ class Decisions:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._test = Test(
-            "decided", "Decisions contradict no rule, and denied calls have no result", "calls that were judged",
+            "decided",
             "Each request was judged again by the policy's text out of its recorded bytes and compared with the "
             "decision row; of each denied call every message and result was looked at.",
         )  # fmt: skip

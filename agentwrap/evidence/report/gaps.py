@@ -8,7 +8,7 @@ from agentwrap.policy.coverage import Requirement, judge
 def gaps(facts: Facts) -> Control:
     """The control."""
     test = Test(
-        "gaps", "Every gap is listed, and what had to be covered was", "requirements of coverage",
+        "gaps",
         "What the policy's text requires, or restricts, was compared with what each observer stated at the start and "
         "with every gap since; every gap is listed here, whatever it is about.",
     )  # fmt: skip

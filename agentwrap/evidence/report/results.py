@@ -13,7 +13,7 @@ class Results:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._test = Test(
-            "outcome", "Every forwarded call has an outcome", "forwarded calls",
+            "outcome",
             "Each request that went on was matched with its result row, and each answer with the message that it was "
             "given in, whose id was read again from its bytes.",
         )  # fmt: skip

@@ -8,6 +8,7 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
+from agentwrap.errors import AgentwrapError
 from agentwrap.evidence.check import UNSEEN_END
 from agentwrap.evidence.report import facts as facts_
 from agentwrap.evidence.report.again import Judge
@@ -17,7 +18,7 @@ from agentwrap.evidence.report.asks import Asks, asks
 from agentwrap.evidence.report.attribution import Attribution
 from agentwrap.evidence.report.completeness import completeness
 from agentwrap.evidence.report.connections import DECIDED, TRAFFIC, connections
-from agentwrap.evidence.report.controls import MOST_KEPT, Control
+from agentwrap.evidence.report.controls import CONTROLS, MOST_KEPT, Control, Test
 from agentwrap.evidence.report.decisions import Decisions
 from agentwrap.evidence.report.facts import Facts
 from agentwrap.evidence.report.fields import Row, Source, flag, text, word
@@ -46,6 +47,29 @@ def review(path: Path, *, public_key: bytes | None = None, anchor: str | None = 
     """
     sha256 = _sha256(path)
     verdict = verify(path, public_key=public_key, anchor=anchor)
+    try:
+        return _review(path, sha256, verdict)
+    except AgentwrapError as error:
+        if error.kind != "damaged":
+            raise
+        return _unreadable(path, sha256, verdict, error.evidence)
+
+
+def _unreadable(path: Path, sha256: str, verdict: Verdict, why: str) -> Review:
+    """It says that it is a recording and cannot be read as one: nothing can be told, and that is the answer."""
+    facts = Facts(verdict.word)
+    controls = [completeness(verdict, facts)]
+    for ident in CONTROLS:
+        if ident != controls[0].id:
+            test = Test(ident, "The recording cannot be read.")
+            test.unclear("the recording cannot be read", about=why)
+            controls.append(test.result())
+    recorded = Recorded(name=os.path.basename(path), sha256=sha256, events=verdict.events, verdict=verdict.word,
+                        verdict_detail=verdict.detail)  # fmt: skip
+    return Review(recorded, tuple(controls))
+
+
+def _review(path: Path, sha256: str, verdict: Verdict) -> Review:
     with Reader.open(path) as reader:
         facts = _facts(reader, verdict)
         controls = tuple(_controls(reader, verdict, facts))
@@ -190,8 +214,9 @@ def _controls(reader: Reader, verdict: Verdict, facts: Facts) -> list[Control]:
 def _own_pids(source: Source, asked: Asks) -> frozenset[int]:
     """Of the approvers' processes, those that were of the run when they answered."""
     answers: dict[int, list[int]] = {}
-    for one in asked.approvals.values():
-        answers.setdefault(one.pid, []).append(one.at_ns)
+    for ask, one in asked.approvals.items():
+        if asked.granted_by(ask) is None:  # else nobody was asked again, and the process may be gone
+            answers.setdefault(one.pid, []).append(one.at_ns)
     since: dict[int, int] = {}
     found: set[int] = set()
     for row in source.rows(kinds=("process.start", "process.exit")) if answers else ():

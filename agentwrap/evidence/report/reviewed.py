@@ -15,17 +15,17 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     sha256: str
-    run: str
-    command: str
-    started_unix_ns: int
-    ended_ns: int
     events: int
     verdict: str
     verdict_detail: str
-    tool_version: str
-    policy: str
-    policy_sha256: str
-    mode: str
+    run: str = ""
+    command: str = ""
+    started_unix_ns: int = 0
+    ended_ns: int = 0
+    tool_version: str = ""
+    policy: str = ""
+    policy_sha256: str = ""
+    mode: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True):

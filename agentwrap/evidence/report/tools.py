@@ -25,7 +25,7 @@ class Tools:
         self._unreadable = any(one.unreadable for one in facts.policies)
         self.listings: dict[bytes, list[tuple[int, bytes]]] = {}
         self._test = Test(
-            "tools", "Tool definitions are unchanged without review", "listed tools",
+            "tools",
             "The digest of each definition was computed again from its recorded bytes in normal form and compared with "
             "its row, with the listing before, and with what the policy's text pins.",
         )  # fmt: skip

@@ -22,6 +22,7 @@ from agentwrap.policy.paths import Places
 from agentwrap.policy.rules import COMMAND_LINE
 
 _MOST = 16
+_MOST_STEPS = 10_000
 _UNTRUSTED = ", not trusted: it only narrows"
 _CONFIGS: Mapping[str, tuple[str, ...]] = {}
 
@@ -43,7 +44,7 @@ def _told(row: Row, places: Places) -> Told:
         return msgspec.structs.replace(told, unreadable="the recording does not hold the policy's text")
     if hashlib.sha256(whole).hexdigest() != told.sha256:
         return msgspec.structs.replace(told, unreadable="the policy's text is not what was read: some of it is hidden")
-    found = list(islice(_apart(whole.decode("utf-8", "surrogateescape"), _layers(data)), 2))
+    found = list(islice(apart(whole.decode("utf-8", "surrogateescape"), _layers(data), Steps()), 2))
     if len(found) != 1:
         ways = "cannot be taken apart" if not found else "can be taken apart in more than one way"
         return msgspec.structs.replace(told, unreadable=f"the policy's text {ways}")
@@ -59,8 +60,22 @@ def _layers(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(text({"": name}, ""), text({"": file}, "")) for name, file in pairs[:_MOST]]
 
 
-def _apart(whole: str, layers: list[tuple[str, str]], at: int = 0) -> Iterator[tuple[Piece, ...]]:
+class Steps:
+    """How often it was tried: a text can be made that has more ways than anybody has time."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_STEPS
+
+    def one(self) -> bool:
+        """Take one; False where there is none left."""
+        self.left -= 1
+        return self.left > 0
+
+
+def apart(whole: str, layers: list[tuple[str, str]], steps: Steps, at: int = 0) -> Iterator[tuple[Piece, ...]]:
     """Every way to take the text from `at` on apart into these layers."""
+    if not steps.one():
+        return
     if not layers:
         if at == len(whole):
             yield ()
@@ -72,7 +87,7 @@ def _apart(whole: str, layers: list[tuple[str, str]], at: int = 0) -> Iterator[t
             continue
         begin = at + len(head)
         for end in _ends(whole, begin, rest):
-            for others in _apart(whole, rest, end):
+            for others in apart(whole, rest, steps, end):
                 yield ((name, file, not trust, whole[begin:end].rstrip("\n")), *others)
 
 
