@@ -19,6 +19,7 @@ from agentwrap.gateway.client_hello import Hello, NeedMore, alert_access_denied
 from agentwrap.gateway.dialling import Dialled, Failed, dial
 from agentwrap.gateway.inspection import Done, Inside, Inspection, Meant, Refusal, forbidden
 from agentwrap.gateway.judging import Verdict, loopback_of, text_of
+from agentwrap.gateway.proxying.sides import BareSide, Side
 from agentwrap.gateway.relay import Passage, abort, last_words, receive
 from agentwrap.gateway.stage import Stage
 from agentwrap.policy.hosts import Address, HostError, parse_host
@@ -55,6 +56,7 @@ class Connection:
         self._inspection: Inspection | None = None
         self._led_to: Address = address
         self._attempt: Attempt | None = None
+        self._keepers: list[Gatekeeper] = []
 
     async def run(self, nursery: trio.Nursery) -> None:
         """To its end. `nursery` carries the other direction."""
@@ -143,7 +145,7 @@ class Connection:
         passage = self._passage = Passage(self._client, server)
         inspection = self._inspection = Inspection(
             self._stage.judge, self._stage.known, passage, self._settle, inside=self._inside(passage, nursery),
-            listen=self._listen, keeper=self._keeper(passage, (verdict.host, self._port)),
+            listen=self._listen, keeper=self._keeper(passage, (verdict.host, self._port), tls=False),
         )  # fmt: skip
         passage.start_down(nursery, takeable=self._attempt is not None)
         refusal: Refusal | None = None
@@ -157,6 +159,8 @@ class Connection:
             pass  # the other direction has ended it
         finally:
             self._passage.up_ended()
+        for keeper in self._keepers:
+            keeper.over()
         await self._passage.over.wait()
         if refusal is not None:
             return "denied", b""
@@ -191,7 +195,7 @@ class Connection:
             plain.first = lambda: attempt.heard(host)
             self._tap(plain, host, intercepted=True)
             try:
-                keeper = self._keeper(plain, host)
+                keeper = self._keeper(plain, host, tls=True)
                 within = Inspection(self._stage.judge, self._stage.known, plain, self._settle, keeper=keeper)
                 return Done(await within.carry(meant))
             finally:
@@ -209,15 +213,38 @@ class Connection:
 
             interceptor.tell(host, Passed("client-protocol", "h2c"))
 
-    def _keeper(self, passage: Passage, host: tuple[str, int]) -> "Gatekeeper | None":
+    def _keeper(self, passage: Passage, host: tuple[str, int], *, tls: bool) -> "Gatekeeper | None":
         """Who judges messages of MCP on this connection, where rules are about any."""
         if self._stage.gates is None:
             return None
         from agentwrap.gateway.gating.gatekeeper import Gatekeeper
 
-        keeper = Gatekeeper(self._stage.gates, passage, host[0].encode(), host[1], self._span, self._pid)
+        async def another() -> Side | None:
+            return await self._another(host if tls else None)
+
+        keeper = Gatekeeper(self._stage.gates, passage, host[0].encode(), host[1], self._span, self._pid, another)
         passage.gate = keeper.down
+        self._keepers.append(keeper)
         return keeper
+
+    async def _another(self, tls: tuple[str, int] | None) -> "Side | None":
+        """One more way to the server; none through a proxy's tunnel, or where it cannot be reached again."""
+        dialled = await dial([self._led_to], self._port)
+        if isinstance(dialled, Failed):
+            return None
+        if tls is None:
+            return BareSide(dialled.sock)
+        from agentwrap.gateway.interception.tls import TlsSide
+
+        interceptor = self._stage.interceptor
+        try:
+            side = await interceptor.upstream.session(dialled.sock, *tls) if interceptor is not None else None
+        except OSError:
+            side = None
+        if not isinstance(side, TlsSide):
+            abort(dialled.sock)
+            return None
+        return side
 
     def _tap(self, passage: Passage, host: tuple[str, int], *, intercepted: bool) -> None:
         if passage.tap is None:

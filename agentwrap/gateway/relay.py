@@ -91,7 +91,7 @@ class Passage:
 
     __slots__ = (
         *("client", "server", "up_bytes", "down_bytes", "ending", "detail", "observe", "tap", "room", "writing"),
-        *("gate", "over", "_left", "_down_over", "_down_scope", "_down_parked", "_unanswered"),
+        *("gate", "_saying", "over", "_left", "_down_over", "_down_scope", "_down_parked", "_unanswered"),
     )
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
@@ -103,6 +103,7 @@ class Passage:
         self.observe: Callable[[bytes], None] | None = None
         self.tap: Tap | None = None
         self.gate: Gate | None = None
+        self._saying = trio.Lock()
         self.room: Callable[[], Awaitable[None]] = checkpoint
         self.writing = False
         self.over = trio.Event()
@@ -216,7 +217,11 @@ class Passage:
         await self._copied(data, up=True)
 
     async def say(self, data: bytes) -> None:
-        """To the client, in the server's place. Raises OSError, trio.ClosedResourceError."""
+        """To the client, in the server's place, a whole word at a time. Raises OSError, trio.ClosedResourceError."""
+        async with self._saying:
+            await self._send_to_client(data)
+
+    async def _send_to_client(self, data: bytes) -> None:
         await send(self.client, data)
 
     async def forward(self, data: bytes | bytearray) -> bool:

@@ -87,6 +87,22 @@ def place_of(target: bytes, host: bytes, port: int) -> Place:
     return Place(_normal(host), port, target.partition(b"?")[0])
 
 
+def asked_at(target: bytes, host: bytes, port: int) -> bytes:
+    """Where a request goes, with its query: in that the old transport has its session."""
+    place = place_of(target, host, port)
+    return b"%b:%d%b?%b" % (place.host, place.port, place.path, target.partition(b"?")[2])
+
+
+def stated_at(place: Place, stated: bytes) -> bytes:
+    """The same for a reference in the stream from `place` (RFC 3986, 5.2, as far as servers use it)."""
+    there = place_of_url(stated)
+    path, _, query = stated.partition(b"#")[0].partition(b"?")
+    if there is None:
+        whole = path if path.startswith(b"/") else place.path[: place.path.rfind(b"/") + 1] + path
+        there = Place(place.host, place.port, whole)
+    return b"%b:%d%b?%b" % (there.host, there.port, there.path, query)
+
+
 def name_of(place: Place) -> bytes:
     """What a server is called that nobody declared."""
     return (b"[%b]:%d" if b":" in place.host else b"%b:%d") % (place.host, place.port)

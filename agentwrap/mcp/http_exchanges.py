@@ -23,7 +23,7 @@ from agentwrap.events.exchange import (
 from agentwrap.events.mcp import McpHow, McpSessionEnding
 from agentwrap.events.mcp_news import McpSaid
 from agentwrap.mcp.event_stream import Events
-from agentwrap.mcp.http import BEGINNING_MAX, is_stream, place_of, place_of_url, value_of
+from agentwrap.mcp.http import BEGINNING_MAX, asked_at, is_stream, place_of, stated_at, value_of
 from agentwrap.models.codings import Decoding
 
 MESSAGE_MAX_BYTES = 64 << 20
@@ -249,7 +249,7 @@ class HttpExchanges:
         one = self._open[began.exchange] = _Open(began, of)
         known = value_of(began.headers, _SESSION)
         if of.endpoint:
-            one.session = self._by_endpoint.get(_asked(began))
+            one.session = self._by_endpoint.get(asked_at(began.target, began.host, began.port))
         elif known:
             one.session = self._by_id.get(one.url + b" " + known)
         if len(self._open) > _OPEN_MAX:
@@ -379,7 +379,8 @@ class HttpExchanges:
             return
         one.stream_opened = True
         one.session = self._new(one, at_ns, "sse")
-        one.session.endpoint = _resolved(one, stated.strip())
+        here = place_of(one.began.target, one.began.host, one.began.port)
+        one.session.endpoint = stated_at(here, stated.strip())
         self._by_endpoint[one.session.endpoint] = one.session
 
     def _ended(self, one: _Open, ended: ExchangeEnded) -> None:
@@ -431,22 +432,3 @@ class HttpExchanges:
                 detail=detail,
             )
         )
-
-
-def _asked(began: ExchangeBegan) -> bytes:
-    """Where a request goes, with its query: in that the old transport has its session."""
-    place = place_of(began.target, began.host, began.port)
-    return b"%b:%d%b?%b" % (place.host, place.port, place.path, began.target.partition(b"?")[2])
-
-
-def _resolved(one: _Open, stated: bytes) -> bytes:
-    """The same for a reference in a stream (RFC 3986, 5.2, as far as servers use it)."""
-    here = place_of(one.began.target, one.began.host, one.began.port)
-    there = place_of_url(stated)
-    query = stated.partition(b"#")[0].partition(b"?")[2]
-    if there is not None:
-        return b"%b:%d%b?%b" % (there.host, there.port, there.path, query)
-    path = stated.partition(b"#")[0].partition(b"?")[0]
-    if not path.startswith(b"/"):
-        path = here.path[: here.path.rfind(b"/") + 1] + path
-    return b"%b:%d%b?%b" % (here.host, here.port, path, query)

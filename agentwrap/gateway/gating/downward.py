@@ -31,6 +31,7 @@ class Ruled(msgspec.Struct, frozen=True):
 
 
 Judge = Callable[["Plan", bytes], Awaitable[Ruled]]
+Endpoint = Callable[["Plan", bytes], None]
 
 
 class Plan(msgspec.Struct, eq=False):
@@ -51,12 +52,12 @@ class Plan(msgspec.Struct, eq=False):
 class Downward:
     """The answers of one connection. `active`: they are looked at; until then bytes go through `take` as they are.
 
-    `judge`: what becomes of one message of the server's.
+    `judge`: what becomes of one message of the server's; `endpoint` hears where an old server wants messages.
     """
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: Judge, endpoint: Endpoint) -> None:
         self.active = False
-        self._judge = judge
+        self._judge, self._endpoint = judge, endpoint
         self._answers = ServerAnswers()
         self._plans: deque[Plan] = deque()
         self._work: _Work | None = None
@@ -89,6 +90,10 @@ class Downward:
             return b""
         return await self._part(End())
 
+    def as_event(self, message: bytes) -> bytes:
+        """Words of ours, as they go into the stream that is under way; nothing where there is none to put them into."""
+        return self._work.framed(our_answers.event(message)) if self._work is not None else b""
+
     async def _part(self, part: Part) -> bytes:
         if isinstance(part, Head):
             if not part.final:
@@ -97,7 +102,7 @@ class Downward:
             if plan.mode == "pass":
                 self._work = None
                 return part.raw
-            self._work = _Work(plan, part, self._judge)
+            self._work = _Work(plan, part, self._judge, self._endpoint)
             return self._work.head()
         if self._work is None:
             return part.raw if isinstance(part, Piece) else b""
@@ -110,8 +115,8 @@ class Downward:
 class _Work:
     """One answer that is judged, or goes into a stream of ours."""
 
-    def __init__(self, plan: Plan, head: Head, judge: Judge) -> None:
-        self._plan, self._head, self._judge = plan, head, judge
+    def __init__(self, plan: Plan, head: Head, judge: Judge, endpoint: Endpoint) -> None:
+        self._plan, self._head, self._judge, self._endpoint = plan, head, judge, endpoint
         self._form: Form = "chunked" if plan.begun else head.form
         self._codings = value_of(head.head.headers, b"content-encoding")
         self._decoding = Decoding(self._codings, 1 << 40) if self._codings else None
@@ -133,7 +138,11 @@ class _Work:
         out = [await self._event(event) for event in self._events.feed(content)]
         if self._events.over:
             raise ConnectionResetError("an event that is too long to be judged")
-        return b"".join(map(our_answers.chunk, out)) if self._form == "chunked" else b"".join(out)
+        return b"".join(map(self.framed, out))
+
+    def framed(self, event: bytes) -> bytes:
+        """Bytes as they are put on the wire; where a length was announced, nothing can be added."""
+        return our_answers.chunk(event) if self._form == "chunked" else event
 
     def _keep(self, data: bytes) -> None:
         self._kept.append(data)
@@ -154,6 +163,8 @@ class _Work:
 
     async def _event(self, event: Framed) -> bytes:
         """Its bytes, or what is in their place. Where a length was announced, it is kept: comments say nothing."""
+        if event.type == b"endpoint" and event.data is not None:
+            self._endpoint(self._plan, event.data)
         if not event.message or self._plan.case is None or not self._plan.case.down:
             return event.raw
         ruled = await self._judge(self._plan, event.message)

@@ -5,6 +5,7 @@ of things. Refuses to know sockets, and what rules say.
 """
 
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -14,13 +15,15 @@ from agentwrap.gateway.asking import Question
 from agentwrap.gateway.capture.tap import Tap
 from agentwrap.gateway.gating import our_answers
 from agentwrap.gateway.gating.downward import Downward, Plan, Ruled
-from agentwrap.gateway.gating.gates import Case, Fate, Gates
+from agentwrap.gateway.gating.gates import Case, Fate, Gates, Waiting
 from agentwrap.gateway.gating.held_request import HeldRequest
 from agentwrap.gateway.http_head import Forward, Item, Request, RequestStream
+from agentwrap.gateway.proxying.sides import Side
+from agentwrap.gateway.relay import close
 from agentwrap.mcp.gate import Verdict
 from agentwrap.mcp.http import request_says
 
-_PROGRESS_S = 5.0
+_PROGRESS_S, _REPLY_S = 5.0, 5.0
 _AHEAD_MAX = 1 << 16
 _UNREADABLE = (
     b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"agentwrap denied: it cannot be read"}}'
@@ -36,6 +39,9 @@ _WHY: dict[Fate, bytes] = {
 }
 
 Outcome = Literal["on", "over"]
+
+
+Another = Callable[[], Awaitable[Side | None]]
 
 
 class Source(Protocol):
@@ -85,10 +91,16 @@ class Way(Protocol):
 
 
 class Gatekeeper:
-    """Of one connection to `host`:`port`, made by process `pid` of `span`. `down`: what its answers go through."""
+    """Of one connection to `host`:`port`, made by process `pid` of `span`. `down`: what its answers go through.
 
-    def __init__(self, gates: Gates, way: Way, host: bytes, port: int, span: str, pid: int) -> None:
-        self._gates, self._way = gates, way
+    `another` makes one more way to the same server, where that can be had: what it asks and must not ask is answered
+    there, in its client's place.
+    """
+
+    def __init__(
+        self, gates: Gates, way: Way, host: bytes, port: int, span: str, pid: int, another: Another | None = None
+    ) -> None:
+        self._gates, self._way, self._another = gates, way, another
         self._host, self._port, self._span, self._pid = host, port, span, pid
         self.down = Downward(self._judge_down, self._endpoint)
         self.strict = False
@@ -210,9 +222,9 @@ class Gatekeeper:
         return await self._give_in_turn(held, case, message, source, items, status)
 
     async def _give_in_turn(
-        self, held: HeldRequest, case: Case | None, message: bytes, source: Source, items: deque[Item], status: int = 200
+        self, held: HeldRequest, case: Case, message: bytes, source: Source, items: deque[Item], status: int = 200
     ) -> tuple[Outcome, list[Item]]:
-        elsewhere = self._gates.stream_of(case) if case is not None else None
+        elsewhere = self._gates.stream_of(case)
         if message and elsewhere is not None:
             await elsewhere(message)
             message = b""
@@ -236,8 +248,10 @@ class Gatekeeper:
     ) -> tuple[Outcome, list[Item]]:
         case, exchange = plan.case, plan.exchange
         assert case is not None
+        waiting = self._gates.wait(case, verdict)
         question = None if self._gates.unattended else self._question(case, verdict)
         if question is None:
+            self._gates.waited(waiting)
             why = _NOBODY if self._gates.unattended else b"too much waits for a human already"
             self._gates.tell(exchange, verdict, "deny", up=True, why=why)
             return await self._answer(held, case, exchange, case.gate.refused(verdict, why), source, items)
@@ -245,7 +259,7 @@ class Gatekeeper:
         if held.body:
             await self._way.copied_up(held.body)
         stream = _Stream(self._gates, self._way, case, held, exchange, verdict)
-        fate = await self._wait(case, verdict, question, stream, source)
+        fate = await self._wait(waiting, question, stream, source)
         why = _why(fate, question)
         self._gates.tell(exchange, verdict, fate, up=True, why=why, ask=question.ask)
         await self._gates.link.on_disk()
@@ -270,11 +284,8 @@ class Gatekeeper:
             lambda ask, now, until: case.gate.asking(verdict, ask, now, until, span=span, pid=pid)
         )
 
-    async def _wait(
-        self, case: Case, verdict: Verdict, question: Question, stream: "_Stream", source: Source
-    ) -> Fate:
+    async def _wait(self, waiting: Waiting, question: Question, stream: "_Stream", source: Source) -> Fate:
         """Until a human has answered, time is up, or the client is gone."""
-        waiting = self._gates.wait(case, verdict)
         reason = b""
         try:
             async with trio.open_nursery() as nursery:
@@ -335,6 +346,7 @@ class Gatekeeper:
             self._gates.tell_denied(plan.exchange, verdicts, up=False)
             self._gates.said(plan.exchange, first.instead, up=False)
             await self._gates.link.on_disk()
+            await self._reply(plan, first.answer)
             return Ruled(False, first.instead)
         held = next((verdict for verdict in verdicts if verdict.decision == "hold"), None)
         if held is None:
@@ -346,6 +358,7 @@ class Gatekeeper:
         question = None if self._gates.unattended else self._question(case, verdict)
         if question is None:
             self._gates.tell(plan.exchange, verdict, "deny", up=False, why=_NOBODY)
+            await self._reply(plan, case.gate.refused(verdict, _NOBODY))
             return Ruled(False)
         self._gates.tell(plan.exchange, verdict, "hold", up=False, ask=question.ask)
         try:
@@ -356,7 +369,26 @@ class Gatekeeper:
         fate = _FATES.get(question.answer, "expired") if question.done.is_set() else "expired"
         self._gates.tell(plan.exchange, verdict, fate, up=False, why=_why(fate, question), ask=question.ask)
         await self._gates.link.on_disk()
+        if fate != "approved":
+            await self._reply(plan, case.gate.refused(verdict, _WHY[fate]))
         return Ruled(fate == "approved")
+
+    async def _reply(self, plan: Plan, message: bytes) -> None:
+        """Answer a server in its client's place, or it would wait for that: by a request of its own, as clients do."""
+        if not message or plan.request is None or self._another is None:
+            return
+        self._gates.said(plan.exchange, message, up=True)
+        with trio.move_on_after(_REPLY_S):
+            side = await self._another()
+            if side is None:
+                return
+            try:
+                await side.send([our_answers.posted(plan.request.head, message)])
+                await side.read()
+            except (OSError, trio.ClosedResourceError):
+                pass  # it has gone meanwhile
+            finally:
+                close(side.sock)
 
 
 def _why(fate: Fate, question: Question) -> bytes:

@@ -3,7 +3,7 @@
 Knows which request is judged by which gate. Refuses to know sockets.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -16,15 +16,20 @@ from agentwrap.gateway.asking import Asks
 from agentwrap.gateway.gating.held_request import HeldRequest
 from agentwrap.gateway.link import Link
 from agentwrap.mcp.gate import Gate, Verdict
-from agentwrap.mcp.http import Place, Recognition, name_of, place_of, value_of
+from agentwrap.mcp.http import Place, Recognition, asked_at, name_of, place_of, stated_at, value_of
 from agentwrap.policy.layers import Layer
 
 _GATES_MAX = 1000
+Tell = Callable[[bytes], Awaitable[None]]
 Fate = Literal["approved", "refused", "expired", "cancelled"]
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A request that is judged. `sure`: it is one of MCP's; else its body has to say so. `owner`: whose ids it has."""
+    """A request that is judged. `sure`: it is one of MCP's; else its body has to say so. `owner`: whose ids it has.
+
+    `up`: its own body is judged; `down`: what its answer holds; `listens`: its answer may be a stream of the old
+    transport, into which answers of ours to other requests go. `asked`: where it goes, with its query.
+    """
 
     gate: Gate
     place: Place
@@ -32,6 +37,8 @@ class Case(msgspec.Struct, frozen=True):
     owner: bytes
     up: bool
     down: bool
+    listens: bool = False
+    asked: bytes = b""
 
     @property
     def sure(self) -> bool:
@@ -65,6 +72,7 @@ class Gates:
         self._layers = tuple(layers)
         self._gates: dict[bytes, Gate] = {}
         self._waiting: list[Waiting] = []
+        self._streams: dict[bytes, Tell] = {}
         nobody = Gate(self._layers, b"")
         self._agent, self._on_behalf_of = nobody.agent, nobody.on_behalf_of
 
@@ -90,11 +98,25 @@ class Gates:
         other = self.recognition.at_origin(place, held.headers) if of is None else None
         gate = self.of((of or other or OfMcp(name_of(place))).server)
         up, down = held.head.method == b"POST" and gate.reads(up=True), gate.reads(up=False)
-        if not up and not (down and of is not None):
+        listens = held.head.method == b"GET" and gate.reads(up=True)
+        if not up and not (of is not None and (down or listens)):
             return None
         session = value_of(held.headers, b"mcp-session-id")
         owner = b"%b:%d%b %b" % (place.host, place.port, place.path, session or span.encode())
-        return Case(gate, place, of, owner, up, down)
+        return Case(gate, place, of, owner, up, down, listens, asked_at(held.head.target, host, port))
+
+    def listen(self, case: Case, stated: bytes, tell: Tell) -> None:
+        """A stream of the old transport says where messages go: what we answer to those goes into it by `tell`."""
+        if len(self._streams) < _GATES_MAX:
+            self._streams[stated_at(case.place, stated.strip())] = tell
+
+    def stream_of(self, case: Case) -> Tell | None:
+        """Into which stream an answer to a request goes, if not into its own."""
+        return self._streams.get(case.asked) if case.of is not None and case.of.endpoint else None
+
+    def unlisten(self, tell: Tell) -> None:
+        """A stream is over."""
+        self._streams = {key: one for key, one in self._streams.items() if one != tell}
 
     def wait(self, case: Case, verdict: Verdict) -> Waiting:
         """A call begins to be held."""

@@ -6,12 +6,17 @@ Sources: MCP, transports (Streamable HTTP); RFC 9112, 7.1.
 import re
 
 from agentwrap.events.exchange import Headers
+from agentwrap.gateway.capture.heads import RequestHead
 from agentwrap.mcp.http import value_of
 
 _STREAM = b"text/event-stream"
 _JSON = b"application/json"
 _LINES = re.compile(rb"\r\n|\r|\n")
 _REASONS = {200: b"OK", 202: b"Accepted", 400: b"Bad Request"}
+# What says who a client is, and which session it means.
+_KEPT = frozenset({
+    b"host", b"authorization", b"cookie", b"user-agent", b"origin", b"mcp-session-id", b"mcp-protocol-version", b"dpop",
+})  # fmt: skip
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 END = b"0\r\n\r\n"
 ALIVE = b": waiting\n\n"
@@ -42,6 +47,14 @@ def answer(message: bytes, headers: Headers, *, close: bool, status: int = 200) 
     if status == 200 and not takes_json(headers) and takes_stream(headers):
         kind, message = _STREAM, event(message)
     return _head(status, (b"Content-Type: " + kind, b"Content-Length: %d" % len(message)), close=close) + message
+
+
+def posted(head: RequestHead, message: bytes) -> bytes:
+    """A message of a client whose last request had this head; the connection ends with it."""
+    kept = [(name, value) for name, value in head.headers if name.lower() in _KEPT]
+    lines = [b"POST %b HTTP/1.1" % head.target, *(name + b": " + value for name, value in kept)]
+    lines += [b"Content-Type: " + _JSON, b"Accept: application/json, " + _STREAM, b"Connection: close"]
+    return b"\r\n".join([*lines, b"Content-Length: %d" % len(message), b"", b""]) + message
 
 
 def stream_head(*, close: bool) -> bytes:

@@ -47,8 +47,7 @@ class PlainPassage(Passage):
     async def _send_to_server(self, data: bytes | bytearray) -> None:
         await self._server_tls.send([bytes(data)])
 
-    async def say(self, data: bytes) -> None:
-        """To the client, in the server's place. Raises OSError, trio.ClosedResourceError."""
+    async def _send_to_client(self, data: bytes) -> None:
         await self._client_tls.send([data])
 
     async def _say_last(self, words: bytes) -> None:

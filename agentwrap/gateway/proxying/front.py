@@ -182,18 +182,9 @@ class _Conversation:
     async def _open(self, server: Server) -> str:
         """A leg to the server; why there is none."""
         self._opened_ns, self._id = self._stage.now(), self._stage.next_connection()
-        dialled = await self._dial(server)
-        if isinstance(dialled, Failed):
-            return f"{server.host}:{server.port}: {dialled.ending} {dialled.detail.decode('utf-8', 'replace')}".rstrip()
-        side: Side | NotOurs = BareSide(ready(dialled.sock))
-        if server.scheme == "https":
-            try:
-                side = await self._upstream.session(dialled.sock, server.host, server.port)
-            except OSError as error:
-                side = NotOurs("upstream-tls", error.strerror or type(error).__name__)
-        if isinstance(side, NotOurs):
-            abort(dialled.sock)
-            return f"{server.host}:{server.port}: {side.why}: {side.detail}"
+        side = await self._reach(server)
+        if isinstance(side, str):
+            return side
         about = About(
             connection=self._id, span=self._span, pid=self._pid, scheme=server.scheme, host=server.host.encode(),
             port=server.port, intercepted=server.scheme == "https",
@@ -211,9 +202,29 @@ class _Conversation:
             return None
         from agentwrap.gateway.gating.gatekeeper import Gatekeeper
 
-        keeper = Gatekeeper(self._stage.gates, leg, server.host.encode(), server.port, self._span, self._pid)
+        async def another() -> Side | None:
+            side = await self._reach(server)
+            return None if isinstance(side, str) else side
+
+        keeper = Gatekeeper(self._stage.gates, leg, server.host.encode(), server.port, self._span, self._pid, another)
         leg.gate = keeper.down
         return keeper
+
+    async def _reach(self, server: Server) -> Side | str:
+        """A way to the server, or why there is none."""
+        dialled = await self._dial(server)
+        if isinstance(dialled, Failed):
+            return f"{server.host}:{server.port}: {dialled.ending} {dialled.detail.decode('utf-8', 'replace')}".rstrip()
+        side: Side | NotOurs = BareSide(ready(dialled.sock))
+        if server.scheme == "https":
+            try:
+                side = await self._upstream.session(dialled.sock, server.host, server.port)
+            except OSError as error:
+                side = NotOurs("upstream-tls", error.strerror or type(error).__name__)
+        if isinstance(side, NotOurs):
+            abort(dialled.sock)
+            return f"{server.host}:{server.port}: {side.why}: {side.detail}"
+        return side
 
     async def _dial(self, server: Server) -> Dialled | Failed:
         addresses = await self._addresses(server.host)
@@ -256,6 +267,8 @@ class _Conversation:
         if self._leg is None:
             return
         leg, self._leg = self._leg, None
+        if self._keeper is not None:
+            self._keeper.over()
         with trio.CancelScope(shield=True):
             await leg.leave()
         self._stage.put(leg.closed(self._stage.now(), self._opened_ns, self._id, self._span, self._pid))

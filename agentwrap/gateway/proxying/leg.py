@@ -34,6 +34,7 @@ class Leg:
         self.server = server
         self.over = trio.Event()
         self.gate: Gate | None = None
+        self._saying = trio.Lock()
         self.up_bytes = self.down_bytes = 0
         self.ending: Ending = "closed"
         self.detail = b""
@@ -53,8 +54,9 @@ class Leg:
             await self._room()
 
     async def say(self, data: bytes) -> None:
-        """To the client, in the server's place. Raises OSError, trio.ClosedResourceError."""
-        await self._client.send([data])
+        """To the client, in the server's place, a whole word at a time. Raises OSError, trio.ClosedResourceError."""
+        async with self._saying:
+            await self._client.send([data])
 
     async def forward(self, data: bytes) -> bool:
         """As `send`, of what the tap has heard already."""
@@ -91,7 +93,7 @@ class Leg:
 
     async def _give(self, data: bytes) -> None:
         if data:
-            await self._client.send([data])
+            await self.say(data)
 
     def _cut(self, by: bytes) -> None:
         self.ending, self.detail = "reset", by
