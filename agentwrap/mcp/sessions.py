@@ -3,6 +3,7 @@
 The order of a session's rows is the order of these calls. Nothing foreign makes it raise; memory is bounded.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 
@@ -43,6 +44,7 @@ _DECISIONS: dict[str, Decision] = {
 _STOPPED = frozenset({"deny", "hold", "cancelled"})
 _PIECE = Rpc("invalid")
 _UNRELAYED_MAX = 100
+_NAMES_A_SERVER = re.compile(rb"mcp__(.+?)(?:__|\.).", re.DOTALL)  # Claude Code's way, and Codex's
 
 
 class Sessions:
@@ -292,9 +294,9 @@ class Sessions:
                     pass
 
     def _name(self, event: ToolCall) -> None:
-        parts = event.name.split(b"__")
-        if len(parts) >= 3 and parts[0] == b"mcp" and not event.provider_side and len(self._named) < _UNRELAYED_MAX:
-            self._named.setdefault(parts[1], event)
+        found = _NAMES_A_SERVER.match(event.name)
+        if found is not None and not event.provider_side and len(self._named) < _UNRELAYED_MAX:
+            self._named.setdefault(found[1], event)
 
     def finish(self, at_ns: int, *, lost: bool = False) -> None:
         """Nothing more will come. `lost`: who told the news died."""

@@ -142,8 +142,11 @@ def test_servers_that_were_not_relayed_leave_a_gap() -> None:
     told.model_calls("x2", b"mcp__hidden__do")
     told.model_calls("x3", b"mcp__hidden__do_more")
     told.model_calls("x4", b"Bash")
+    told.model_calls("x5", b"mcp__tickets.search")
+    told.model_calls("x6", b"mcp__other.do")
     told.decoder.finish(told.now())
-    (gap,) = told.of(Gap)
+    gap, other = told.of(Gap)
+    assert other.detail == b"other"
     assert (gap.what, gap.cause, gap.detail, gap.from_ns) == ("mcp-stdio", "unrelayed-mcp", b"hidden", 3000)
 
 
