@@ -128,6 +128,7 @@ def _stream(source: "Reader", wish: Wish, context: Context) -> Iterator[Line]:
     for row in _rows(source, wish):
         tally.add(row)
         context.follow(row)
+        told.met(row)
         reason = ""
         if not wish.everything:
             reason = noise.hidden(row, live=context.live, spans=context.span, walled=context.walled)

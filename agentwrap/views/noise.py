@@ -56,6 +56,12 @@ class Told:
         self._calls: set[str] = set()
         self._tools: set[str] = set()
         self._mcp: set[str] = set()
+        self._exchanges: set[str] = set()
+
+    def met(self, row: Row) -> None:
+        """A row went by, shown or not."""
+        if row.kind == "mcp.message" and row.data.get("exchange"):
+            self._exchanges.add(str(row.data["exchange"]))
 
     def shown(self, row: Row) -> None:
         """A line was printed."""
@@ -71,6 +77,8 @@ class Told:
         answered = row.kind == "model.response" and str(row.data.get("call")) in self._calls
         resulted = row.kind == "tool.result" and str(row.data.get("tool")) in self._tools
         ended = row.kind == "mcp.result" and str(row.data.get("call")) in self._mcp
+        if row.kind == "http.exchange" and str(row.data.get("exchange")) in self._exchanges:
+            return _MCP_MESSAGES if number(row.data.get("status")) < 400 else ""
         return AGAIN if answered or resulted or ended else ""
 
 

@@ -1,11 +1,13 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import mcp_run
 import pytest
 import sample_run
 
 from agentwrap.cli.main import run
+from agentwrap.events import HttpExchange, McpMessage, RunStart
 
 Capture = pytest.CaptureFixture[str]
 
@@ -168,3 +170,22 @@ def test_a_run_that_ends_counts_mcp_calls(recording: Path) -> None:
     with Reader.open(recording) as source:
         told = "".join(piece[0] for piece in summary.summarize(source))
     assert "4 MCP calls (1 denied), 3 MCP findings" in told
+
+
+def test_exchanges_whose_messages_are_told_need_no_line(tmp_path: Path, capsys: Capture) -> None:
+    items: list[Any] = [RunStart(at_ns=0, command=(b"agent",), cwd=b"/srv", uid=0, gid=0, mode="x")]
+    for number, status in (("h1", 200), ("h2", 404), ("h3", 200)):
+        at_ns = int(number[1]) * 1000
+        if number != "h3":
+            items.append(McpMessage(at_ns=at_ns, session="s1", number=1, up=True, sort="request", exchange=number))
+        items.append(
+            HttpExchange(at_ns=at_ns, exchange=number, host=b"mcp.example.com", method=b"POST",
+                         path=b"/" + number.encode(), status=status)
+        )  # fmt: skip
+    lines = shown(capsys, sample_run.record(tmp_path / "http.agentlog", items))
+    assert [line.split("/")[-1].split()[0] for line in lines if " http  " in line] == ["h2", "h3"]
+
+
+def test_a_server_can_be_named_in_plain_words(recording: Path, capsys: Capture) -> None:
+    assert "s1 tickets  stdio  node /opt/tickets/server.js" in shown(capsys, recording, "--mcp", "tickets")
+    assert "no session with an MCP server was recorded" in shown(capsys, recording, "--mcp", "nothing-like-it")
