@@ -11,6 +11,7 @@ import msgspec
 
 from agentwrap.events import (
     AnyEvent,
+    AskWaiting,
     Body,
     Claim,
     FileState,
@@ -53,7 +54,7 @@ _NAMES = frozenset(
         *((ModelRequest, name) for name in ("method", "model", "encoding")),
         *((ModelResponse, name) for name in ("model", "stop", "retry_after", "encoding", "unknown")),
         *((ToolCall, "name"), (ToolResult, "name"), (HttpExchange, "method")),
-        *((one, "server") for one in _OF_SERVERS),
+        *((one, "server") for one in (*_OF_SERVERS, AskWaiting)),
         *((one, "method") for one in (McpMessage, McpCall, McpResult, McpDecision)),
         *((McpTool, "name"), (McpTool, "shadows")),
         *((McpHello, name) for name in _SELVES),
@@ -63,6 +64,7 @@ _NAMES = frozenset(
 _KEYED: dict[type, tuple[str, ...]] = {
     **dict.fromkeys((McpCall, McpResult, McpDecision), ("digest",)),
     McpTool: ("digest", "before", "pinned"),
+    AskWaiting: ("digest",),
 }
 _ABSENT = {"type": "absent"}
 _CLIPPED_BYTES = 4096
@@ -71,6 +73,10 @@ _MCP_LONGEST = (
     *(("name", 256), ("detail", 200)),
 )
 """Where `mcp.decoder` cuts off what it tells."""
+_MCP_CLIPPED: dict[type, tuple[tuple[str, int], ...]] = {
+    one: tuple((name, most) for name, most in _MCP_LONGEST if name in one.__struct_fields__)
+    for one in (McpMessage, McpCall, McpResult, McpDecision, McpTool, McpFinding)
+}
 
 
 class Stored(NamedTuple):
@@ -245,10 +251,9 @@ def _clip_text(event: ToolResult, redactor: Redactor) -> ToolResult:
 
 def _clip_mcp(event: Any, redactor: Redactor) -> Any:
     """A field that is as long as it may be was cut off."""
-    for name, most in _MCP_LONGEST:
-        value = getattr(event, name, b"")
-        if len(value) == most and isinstance(value, bytes):
-            event = msgspec.structs.replace(event, **{name: redactor.cut_tail(value)})
+    for name, most in _MCP_CLIPPED[type(event)]:
+        if len(getattr(event, name)) == most:
+            event = msgspec.structs.replace(event, **{name: redactor.cut_tail(getattr(event, name))})
     return _clip_arguments(event, redactor) if isinstance(event, McpCall) else event
 
 
@@ -263,7 +268,7 @@ def _clip_data(event: Claim, redactor: Redactor) -> Claim:
 _CLIPPED: dict[type, Callable[[Any, Redactor], Any]] = {
     ToolCall: _clip_arguments,
     ToolResult: _clip_text,
-    **dict.fromkeys((McpMessage, McpCall, McpResult, McpDecision, McpTool, McpFinding), _clip_mcp),
+    **dict.fromkeys(_MCP_CLIPPED, _clip_mcp),
     Claim: _clip_data,
 }
 
