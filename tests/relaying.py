@@ -17,8 +17,8 @@ HERE = Path(__file__).parent / "kernel" / "interposing"
 SERVER = str(HERE / "server.py")
 RELAYED = Path(__file__).parent / "relayed_run.py"
 SWAPPED = (
-    "piped", "merged", "one socket", "two sockets", "odd pipes", "killed", "deaf", "sh", "sh exec", "env", "launcher",
-    "ignoring", "vfork", "spawn", "thread",
+    "piped", "merged", "one socket", "two sockets", "mixed", "odd pipes", "killed", "deaf", "sh", "sh exec", "env",
+    "launcher", "ignoring", "vfork", "spawn", "thread",
 )  # fmt: skip
 ALONE = ("node", "go", "first instruction")
 """Those that need something that may not be here."""

@@ -6,10 +6,12 @@ from os.path import basename
 
 _INTERPRETER_WORDS = 8
 _SPEAKS = re.compile(rb"(?i)(?:^|[^a-z])mcp(?:$|[^a-z])|modelcontextprotocol")
-# Programs that say nothing themselves: which server it is, is said by the words behind.
-_LAUNCHER = re.compile(
-    rb"(?:node|nodejs|bun|bunx|deno|python[\d.]*|uv|uvx|npx|npm|pnpm|yarn|pipx|docker|podman|java|ruby|php|dotnet|go|env)"
-)
+# Programs that say nothing themselves: which server it is, is said by a word behind. For an interpreter that is the
+# first one, a script or a module; for who runs packages or images it may come later.
+_INTERPRETER = re.compile(rb"(?:node|nodejs|bun|deno|python[\d.]*|java|ruby|php|dotnet)")
+_RUNNER = re.compile(rb"(?:uv|uvx|npx|bunx|npm|pnpm|yarn|pipx|docker|podman|go)")
+_RUN = frozenset((b"run", b"x", b"exec"))
+_SETTINGS = re.compile(rb"(?i)\.(?:json|jsonc|toml|ya?ml|env|md|txt|log)$")
 # Names that are the same in every package; the folder above says which one it is.
 _NAMELESS = frozenset(
     (
@@ -47,11 +49,16 @@ def name_of(argv: tuple[bytes, ...]) -> bytes:
 
 def _names(argv: tuple[bytes, ...]) -> Iterator[bytes]:
     """The program's name, and, where it says nothing itself, those of what it is to run."""
-    if argv:
-        program = basename(argv[0])
-        yield program
-        words = argv[1:] if _LAUNCHER.fullmatch(program) else ()
-        yield from (_package(word) for word in words if not re.search(rb"\s", word))
+    if not argv:
+        return
+    program = basename(argv[0])
+    yield program
+    words = [word for word in argv[1:] if word[:1] != b"-" and not re.search(rb"\s", word) and word not in _RUN]
+    if _INTERPRETER.fullmatch(program):
+        words = words[:1]
+    elif not _RUNNER.fullmatch(program):
+        return
+    yield from (_package(word) for word in words if not _SETTINGS.search(word))
 
 
 def _package(word: bytes) -> bytes:

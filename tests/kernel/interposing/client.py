@@ -71,6 +71,24 @@ def two_sockets(words: list[str]) -> dict[str, Any]:
         return talk(process, Closing(), reading)
 
 
+def mixed(words: list[str]) -> dict[str, Any]:
+    """A socket to the server, a pipe back, as asyncio starts programs."""
+    here, there = socket.socketpair()
+    with here:
+        process = subprocess.Popen(words, stdin=there, stdout=subprocess.PIPE)
+        there.close()
+        to = here.makefile("wb")
+
+        class Closing:
+            write, flush = to.write, to.flush
+
+            def close(self) -> None:
+                to.close()
+                here.close()
+
+        return talk(process, Closing(), process.stdout)
+
+
 def odd_pipes(words: list[str]) -> dict[str, Any]:
     """Larger ones, and one that does not block at the server's end."""
     (server_in, to), (back, server_out) = os.pipe(), os.pipe()
@@ -157,6 +175,7 @@ WAYS: dict[str, Callable[[list[str]], dict[str, Any]]] = {
     "merged": lambda words: piped(words, stderr=subprocess.STDOUT),
     "one socket": one_socket,
     "two sockets": two_sockets,
+    "mixed": mixed,
     "odd pipes": odd_pipes,
     "to a file": to_a_file,
     "killed": killed,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentwrap.tracing.interposing.words import as_called, speaks_of_mcp
+from agentwrap.tracing.interposing.words import as_called, name_of, speaks_of_mcp
 
 words = st.lists(st.one_of(st.binary(max_size=30), st.sampled_from([b"node", b"/", b"mcp", b"node_modules/"])))
 
@@ -21,7 +21,9 @@ words = st.lists(st.one_of(st.binary(max_size=30), st.sampled_from([b"node", b"/
         b"uvx mcp-server-fetch",
         b"docker run -i --rm mcp/time",
         b"node /home/me/my-mcp/build/index.js stdio",
-        b"bun ./mcp.ts",
+        b"bun run ./mcp.ts",
+        b"java -jar /opt/weather-mcp.jar",
+        b"docker mcp gateway run",
     ],
 )
 def test_it_looks_like_a_server(line: bytes) -> None:
@@ -38,6 +40,10 @@ def test_it_looks_like_a_server(line: bytes) -> None:
         b"node /home/me/mcp/tools/format.js",
         b"python3 -c import\tmcp",
         b"make -j2",
+        b"claude --mcp-config x-mcp.json",
+        b"node /x/node_modules/@some/agent/cli.js --mcp-config /w/.mcp.json mcp",
+        b"npx agent --config .mcp.json",
+        b"python3 -m json.tool mcp",
         b"git log",
         b"node /x/cmcpu/index.js",
     ],
@@ -54,8 +60,19 @@ def test_a_script_is_called_by_its_path() -> None:
     assert as_called(b"/w/gone", b"/w", (b"node", b"x")) == (b"node", b"x")
 
 
+def test_a_server_without_a_name_is_called_after_what_speaks_of_mcp() -> None:
+    for line, name in (
+        (b"npx -y @modelcontextprotocol/server-filesystem /tmp", b"@modelcontextprotocol/server-filesystem"),
+        (b"/usr/bin/weather --stdio", b"weather"),
+        (b"python3 -m mcp_server_time", b"mcp_server_time"),
+        (b"", b""),
+    ):
+        assert name_of(tuple(line.split(b" ")) if line else ()) == name
+
+
 @given(path=st.binary(max_size=20), argv=words)
 def test_any_words_will_do(path: bytes, argv: list[bytes]) -> None:
-    speaks_of_mcp(tuple(argv))
+    assert speaks_of_mcp(tuple(argv)) in (True, False)
+    assert bool(name_of(tuple(argv))) or not (argv and argv[0].rpartition(b"/")[2])
     called = as_called(path, b"/", tuple(argv))
     assert called == tuple(argv)[len(argv) - len(called) :]
