@@ -3,6 +3,7 @@
 Loaded when the first server begins, not before.
 """
 
+import gc
 import os
 import resource
 import select
@@ -27,6 +28,7 @@ _READS, _WRITES = select.EPOLLIN, select.EPOLLOUT
 
 def run(channel: socket.socket, supervisor: socket.socket, settings: Settings) -> None:
     """Relay until the supervisor says `Q` or is gone. `channel`: from the tracer."""
+    gc.freeze()  # what was there before the fork is never looked at, so that its pages stay shared
     Relay(channel, supervisor, settings).run()
 
 

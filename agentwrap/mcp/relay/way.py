@@ -141,6 +141,8 @@ class Way:
             source.refuse()
         if not self._busy:  # a piece is being worked on: what came after it is read after it
             self._read_out()
+        if self.answered is not None:
+            self.answered.look()  # nobody takes answers any more: what is said goes on being read
         self._broke(self)
 
     def _read_out(self) -> None:
