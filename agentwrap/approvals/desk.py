@@ -24,7 +24,7 @@ from agentwrap.policy.layers import Layer, attribution, may_approve_self, mode_o
 _SHOWN_CHARACTERS = 500
 _TOLD_PEERS = 100
 _FOR_A_CALL: tuple[Answer, ...] = ("once", "run", "deny")
-_REASON_BYTES = 1000
+_REASON_BYTES, _QUESTION_COLUMNS = 1000, 300
 _REMEMBERED = 10_000  # calls that were allowed for the rest of the run
 
 
@@ -156,10 +156,13 @@ class Desk:
     def _waiting(self, asked: AskWaiting) -> Waiting:
         """The question as approvers are shown it. What a call's answer is bound to is shown, too."""
         agent, on_behalf_of = self._acting
+        question, arguments = text.escape(asked.question), text.escape(asked.arguments)
+        if arguments:
+            question = f"{text.clip(question, _SHOWN_CHARACTERS)} with {text.clip(arguments, _QUESTION_COLUMNS)}"
         names = (("server", asked.server), ("tool", asked.tool), ("SHA-256", asked.digest.encode()))
         return Waiting(
             asked.ask,
-            text.clip(text.escape(asked.question), _SHOWN_CHARACTERS),
+            text.clip(question, _SHOWN_CHARACTERS),
             text.clip(ancestry.told(asked.pid, self._roots), _SHOWN_CHARACTERS),
             asked.at_ns,
             asked.until_ns,
@@ -167,7 +170,7 @@ class Desk:
             _FOR_A_CALL if asked.digest else ANSWERS,
             text.clip(text.escape(asked.agent) or text.escape(agent), _SHOWN_CHARACTERS),
             text.clip(text.escape(asked.on_behalf_of) or text.escape(on_behalf_of), _SHOWN_CHARACTERS),
-            text.escape(asked.arguments),
+            arguments,
         )
 
     def _granted_before(self, asked: AskWaiting) -> Given | None:

@@ -22,9 +22,8 @@ from agentwrap.policy.mcp_rules import TOOL_CALL, WITH_ARGUMENTS, McpPin, McpRul
 from agentwrap.policy.questions import Answer, Call
 from agentwrap.policy.rule import Rule
 from agentwrap.policy.rules import Policy
-from agentwrap.text import clip
 
-_NAME_BYTES, _ARGUMENT_BYTES, _QUESTION_COLUMNS = 1024, 4096, 300
+_NAME_BYTES, _ARGUMENT_BYTES = 1024, 4096
 _REMEMBERED = 1024
 # What a message of a server has to hold before it can ask for something or list a tool, for whatever reader.
 _MAY_MATTER = re.compile(rb"(?i)method|inputrequests|tool(?:s|\xc5\xbf)|\\u|\0")
@@ -203,7 +202,7 @@ class Gate:
             progress_token=message.token,
             modern=message.modern,
             answer=self._denial(answer, message, judged.tool) if decision == "deny" else b"",
-            question=self._question(judged) if held else b"",
+            question=_bytes(self._what(message.method, judged.tool)) if held else b"",
             arguments=judged.arguments[:_ARGUMENT_BYTES] if held else b"",
             ruled=True,
         )
@@ -222,10 +221,6 @@ class Gate:
     def _what(self, method: str, tool: str) -> str:
         named = f"call {tool}" if method == TOOL_CALL else " ".join(filter(None, (method, tool)))
         return f"{named} of {self._name}"
-
-    def _question(self, judged: _Judged) -> bytes:
-        shown = clip(_text(judged.arguments[: 4 * _QUESTION_COLUMNS]), _QUESTION_COLUMNS)
-        return _bytes(self._what(judged.message.method, judged.tool) + (f" with {shown}" if shown else ""))
 
     # Others
 

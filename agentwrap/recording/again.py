@@ -30,6 +30,7 @@ _DROPPED = {
     "tool.call": ("arguments",),
     "tool.result": ("text",),
     "mcp.call": ("arguments",),
+    "ask.waiting": ("arguments",),
     "mcp.result": ("text",),
     "mcp.tool": ("description",),
 }

@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agentwrap.launching.options import RunOptions
 from agentwrap.session.following import working_directory
 
@@ -26,6 +28,15 @@ def attended(options: RunOptions) -> bool:
     from agentwrap.approvals import desk
 
     return not desk.nobody_to_ask(waits_anyway=options.ask_waits)
+
+
+def kept(items: "list[Item]", options: RunOptions) -> "list[Item]":
+    """What of questions is recorded: of the arguments of calls only what is kept of them elsewhere."""
+    from agentwrap.events import AskWaiting
+
+    if options.mcp_arguments != "digest" or not any(isinstance(item, AskWaiting) for item in items):
+        return items
+    return [msgspec.structs.replace(item, arguments=b"") if isinstance(item, AskWaiting) else item for item in items]
 
 
 def open_desk(

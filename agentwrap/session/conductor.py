@@ -219,6 +219,8 @@ class Session:
 
     def _attend(self) -> None:
         """Hear relay and gateway: events are recorded, noted, and, where a human is asked, shown to the desk."""
+        from agentwrap.session import asking
+
         around, pump, options = self._around, self._pump, self.options
         patient = functools.partial(pump.put, patient=True)
         mcp = self._mcp = McpTraffic(patient, self._now, options.layers, options.mcp_arguments)
@@ -226,7 +228,7 @@ class Session:
 
         def hear(items: "list[Item]") -> None:
             self._own.see(items)
-            pump.put(items)
+            pump.put(asking.kept(items, options))
             mcp.see(items)
             if desk is not None:
                 desk.hear(items)

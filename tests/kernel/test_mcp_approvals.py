@@ -184,6 +184,17 @@ def test_an_approval_is_for_one_call_and_the_same_again_waits_again(world: World
     assert not world.events("mcp.finding")
 
 
+def test_arguments_that_are_not_kept_are_shown_and_not_recorded(world: World) -> None:
+    world.start(call(1, "merge", "main"), options=("--ask-timeout", "60", "--mcp-arguments", "digest"))
+    asked = world.question()
+    assert asked["arguments"] == '{"branch": "main"}'
+    world.say("deny", asked["id"])
+    world.end()
+    (waiting,) = world.events("ask.waiting")
+    assert (waiting.subject, waiting.data.get("arguments", "")) == ("call merge of github", "")
+    assert len(waiting.data["digest"]) == 64
+
+
 def test_for_the_run_is_for_the_same_arguments(world: World) -> None:
     world.start(call(1, "merge"), call(2, "merge"), call(3, "merge", "release/1"))
     world.say("approve", world.question()["id"], "--run", "--approver", "lee")

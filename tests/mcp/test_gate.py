@@ -96,7 +96,7 @@ def test_a_call_waits_for_a_human_only_where_its_condition_holds() -> None:
     of = gate()
     verdict = judge(of, call("merge_pr", {"branch": "main"}))
     assert (verdict.decision, verdict.why, verdict.answer) == ("hold", b"Merges need a human.", b"")
-    assert verdict.question == b'call merge_pr of github with {"branch": "main"}'
+    assert verdict.question == b"call merge_pr of github"
     assert judge(of, call("merge_pr", {"branch": "feature"})).decision == "pass"
     asked = of.asking(verdict, "r1", 5, 9)
     assert (asked.server, asked.tool, asked.digest) == (b"github", b"merge_pr", verdict.digest)
