@@ -32,9 +32,9 @@ def command(output: Output, keep: str | None) -> int:
     server changes what a tool says of itself. The recording is verified and reviewed, and so is a copy of it in which
     the denial was made a permission. It needs no network and leaves nothing behind, unless --keep says where.
     """
-    from agentwrap.cli.demo_world import World
+    from agentwrap.cli.demo_world import World, short_folder
 
-    with _folder(keep) as folder, tempfile.TemporaryDirectory(prefix="aw-") as runtime:
+    with _folder(keep) as folder, tempfile.TemporaryDirectory(prefix="aw-", dir=short_folder()) as runtime:
         world = World(folder, Path(runtime))
         world.prepare()
         faults = [*_run(output, world), *_recording(output, world), *_copy(output, world)]

@@ -69,13 +69,22 @@ class World:
 
     def ours(self, *words: str, any_status: bool = False) -> str:
         """Standard output of one of our commands. Raises AgentwrapError `internal` where it fails."""
-        done = subprocess.run(
-            [*OURS, *words], env=self.environment, cwd=self.folder, capture_output=True, text=True, errors="replace",
-            timeout=_PATIENCE_S, check=False,
-        )  # fmt: skip
+        done = self._finished([*OURS, *words])
         if done.returncode and not any_status:
             raise AgentwrapError("internal", f"`agentwrap {words[0]}` failed in the demo", evidence=done.stderr)
         return done.stdout
+
+    def _finished(self, argv: list[str]) -> "subprocess.CompletedProcess[str]":
+        try:
+            return subprocess.run(
+                argv, env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                errors="replace", timeout=_PATIENCE_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as late:
+            words = " ".join(argv[len(OURS) :][:2])
+            evidence = (late.stderr or b"").decode(errors="replace") if isinstance(late.stderr, bytes) else ""
+            why = f"`agentwrap {words}` did not end in {_PATIENCE_S} seconds"
+            raise AgentwrapError("busy", why, evidence=evidence) from late
 
     def run(self) -> list[Answer]:
         """The run; what it was asked is answered meanwhile. Raises AgentwrapError where it does not come about."""
@@ -97,10 +106,7 @@ class World:
         answering = threading.Thread(target=self._answer, args=(follower,))
         answering.start()
         try:
-            done = subprocess.run(
-                [*OURS, *run_words(*options)], env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL,
-                capture_output=True, text=True, errors="replace", timeout=_PATIENCE_S, check=False,
-            )  # fmt: skip
+            done = self._finished([*OURS, *run_words(*options)])
         finally:
             follower.kill()
             follower.wait()
@@ -129,9 +135,14 @@ class World:
             )
 
 
+def short_folder() -> str | None:
+    """Where a folder has a short name; None for wherever temporary ones are."""
+    return "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else None
+
+
 def run_words(*options: str) -> list[str]:
     """The words of the run, without those that start us."""
-    return ["run", "-o", RECORDING, "--policy", POLICY, "--ask-timeout", "30", *options, "--", *COMMAND]
+    return ["run", "-o", RECORDING, "--policy", POLICY, "--ask-timeout", "20", *options, "--", *COMMAND]
 
 
 def _answer(line: str) -> Answer:

@@ -22,6 +22,6 @@ def principal(layers: Sequence[Layer], environment: Mapping[str, str], *, readab
         return Principal(None, None)
     agent, person = attribution(layers)
     if person.startswith(_ENV):
-        told = environment.get(person.removeprefix(_ENV))
+        told = environment.get(person.removeprefix(_ENV), "").strip()
         return Principal(agent, told or None)
     return Principal(agent, person)

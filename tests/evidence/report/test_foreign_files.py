@@ -27,7 +27,8 @@ OBJECTS = ("mcp.call", "mcp.message", "mcp.decision", "mcp.result", "mcp.tool", 
 NAMES = (
     *("call", "session", "server", "tool", "method", "digest", "ask", "answer", "approver", "uid", "approver_pid"),
     *("layers", "text", "sha256", "mode", "connection", "host", "port", "count", "body", "definition", "sort"),
-    *("environment", "command", "what", "cause", "until_ns", "agent", "on_behalf_of", "name", "change", "up", "piece", "passed"),
+    *("environment", "command", "what", "cause", "until_ns", "agent", "on_behalf_of", "name", "change", "up", "piece"),
+    "passed",
 )
 
 
