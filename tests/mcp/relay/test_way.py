@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Callable
+from select import EPOLLERR
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from relay_gate import ByName, UpOnly, answer
 
 from agentwrap.events import McpBytes, McpJudged, McpSaid
+from agentwrap.mcp.relay import way as way_module
 from agentwrap.mcp.relay.asks import Asks
 from agentwrap.mcp.relay.judged import About, Judged
 from agentwrap.mcp.relay.way import Way
@@ -88,6 +91,20 @@ def ran(
 ) -> tuple[dict[bool, bytes], News]:
     """What came out at each side (True: at the server), and what was told."""
     watch, news = Ready(), News()
+    sinks, ways = between(watch, news, pieces, takes, gate)
+    turn = 0
+    while watch.turn(order[turn % len(order)]):
+        turn += 1
+    assert all(way.over and way.has_ended for way in ways.values())
+    assert all(sink.closed for sink in sinks.values())
+    assert watch.watched == {}
+    return {up: sinks[up].got for up in (True, False)}, news
+
+
+def between(
+    watch: Ready, news: News, pieces: dict[bool, list[bytes]], takes: list[int], gate: type[ByName] | None
+) -> tuple[dict[bool, FakeEnd], dict[bool, Way]]:
+    """What the pieces go to, and the ways that they go."""
     judged: list[Judged] = []
 
     def received(way: Way, data: bytes) -> None:
@@ -110,13 +127,7 @@ def ran(
     if gate is not None:
         about = About(1, "p1", 1, ways[True], ways[False], lambda: 0, lambda: None)
         judged.append(Judged(about, gate((), b"files"), Asks(news, lambda: 0, 9.0, unattended=True), news))
-    turn = 0
-    while watch.turn(order[turn % len(order)]):
-        turn += 1
-    assert all(way.over and way.has_ended for way in ways.values())
-    assert all(sink.closed for sink in sinks.values())
-    assert watch.watched == {}
-    return {up: sinks[up].got for up in (True, False)}, news
+    return sinks, ways
 
 
 PIECES = st.lists(st.one_of(st.binary(max_size=20), st.sampled_from([b"\n", b"[]\n", b"{}", b"\xff\n"])), max_size=12)
@@ -180,6 +191,17 @@ def test_what_is_judged_is_told_before_its_bytes_and_both_before_it_goes_on() ->
     out, news = ran({True: [line[:9], line[9:]], False: []}, [99], [0], ByName)
     assert [type(one) for one in news.news] == [McpBytes, McpJudged, McpBytes]
     assert out[True] == line
+
+
+def test_who_takes_no_answers_is_not_read_until_nobody_can_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(way_module, "_ANSWERS_BYTES", 100)
+    watch, up_source, down_sink = Ready(), 0, 3
+    between(watch, News(), {True: [b'{"id":1,"tool":"deny"}\n'] * 99, False: [b"x"] * 99}, [0], ByName)
+    for _ in range(99):
+        watch.turn(0)
+    assert up_source not in watch.watched
+    watch.watched[down_sink][0](EPOLLERR)
+    assert up_source in watch.watched
 
 
 def test_no_more_is_judged_ahead_than_a_reader_keeps_in_mind() -> None:
