@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -271,6 +272,24 @@ def test_servers_killed_at_any_moment(tmp_path: Path, options: tuple[str, ...]) 
     assert gaps(run) == []
     assert set(run.gaps()) <= {"no-ptrace"}
     print(f"{early} killed early, {late} later, {len(run.sessions)} relayed")
+
+
+FILTERED = f"""
+import os, sys
+from agentwrap.launching import doctor_calls
+doctor_calls._COMMON = {{**doctor_calls._COMMON, "chosen": int(sys.argv[1])}}
+doctor_calls.filter_one("chosen", 0x00050001)  # SECCOMP_RET_ERRNO, EPERM
+os.execvp("python3", ["python3", {SERVER!r}])
+"""
+
+
+@pytest.mark.parametrize(("number", "halfway"), [(293, False), (33, True)], ids=["pipe2", "dup2"])
+def test_a_server_under_a_filter_of_its_own(tmp_path: Path, number: int, halfway: bool) -> None:
+    """What it may not do it cannot do for us. Halfway there is no way back: then it does not run."""
+    said, run = talk(tmp_path, (), sys.executable, "-c", FILTERED, str(number))
+    assert said == ([-9, ""] if halfway else SAID)
+    assert gaps(run) == [(f"python3 {SERVER}".encode(), "Operation not permitted")]
+    assert len(run.sessions) == halfway
 
 
 STARTS = """

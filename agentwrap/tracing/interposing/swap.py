@@ -50,6 +50,10 @@ class Standard(NamedTuple):
         return self.input.kind is Kind.SOCKET and self.input.identity == self.output.identity
 
 
+class HalfwayError(Exception):
+    """The relay has the client's ends, and so has the server, which must not run."""
+
+
 class Made(NamedTuple):
     """A new pipe or pair of sockets, as numbers of the process: the server's end and the one that is for the relay."""
 
@@ -61,7 +65,8 @@ def swap(pid: int, standard: Standard, hand_over: Callable[[Ends], None], lend: 
     """Do it in a tracee that stands at PTRACE_EVENT_EXEC: the identity (device, inode) of its new standard input.
 
     `hand_over` gets the relay's ends, which are closed here afterwards. It is called before anything that shows is
-    changed. Raises InjectionError or OSError, and all is as it was; GoneError.
+    changed. Raises InjectionError or OSError, and all is as it was; GoneError; HalfwayError, where a filter of the
+    program's own forbids dup2.
     """
     with ExitStack() as ours, Injection(pid) as inject:
         made: list[Made] = []
@@ -76,7 +81,8 @@ def swap(pid: int, standard: Standard, hand_over: Callable[[Ends], None], lend: 
             hand_over(ends)
             connections = dict(zip(standard, (made[0], made[-1]), strict=True))
             for place, one in (*zip(standard, standard, strict=True), *descriptors.others(pid, standard)):
-                _must(inject.call(_DUP2, connections[one].server, place.number), "dup2")
+                if (result := inject.call(_DUP2, connections[one].server, place.number)) < 0:
+                    raise HalfwayError(f"dup2: {os.strerror(-result)}")
         except (InjectionError, OSError):
             _close(inject, made)
             raise

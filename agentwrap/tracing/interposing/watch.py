@@ -25,7 +25,7 @@ from agentwrap.tracing.interposing.descriptors import Kind, held
 from agentwrap.tracing.interposing.giving import give
 from agentwrap.tracing.interposing.injection import GoneError, Injection, InjectionError
 from agentwrap.tracing.interposing.matcher import Matcher
-from agentwrap.tracing.interposing.swap import Standard, swap
+from agentwrap.tracing.interposing.swap import HalfwayError, Standard, swap
 from agentwrap.tracing.interposing.words import as_called, name_of, speaks_of_mcp
 from agentwrap.tracing.processes import Process
 
@@ -99,6 +99,9 @@ class Interposer:
         except (InjectionError, OSError) as error:
             if self._unrelayed(process, server, str(error)):
                 _kill(process)
+        except HalfwayError as error:
+            self._unrelayed(process, server, str(error))
+            _kill(process)
         return None
 
     def asked(self, process: Process, path: bytes, argv: tuple[bytes, ...]) -> None:
