@@ -76,7 +76,7 @@ _MCP_LONGEST = (
 _MCP_CLIPPED: dict[type, tuple[tuple[str, int], ...]] = {
     one: tuple((name, most) for name, most in _MCP_LONGEST if name in one.__struct_fields__)
     for one in (McpMessage, McpCall, McpResult, McpDecision, McpTool, McpFinding)
-}
+} | {AskWaiting: (("arguments", 4096), ("tool", 1024))}
 
 
 class Stored(NamedTuple):
