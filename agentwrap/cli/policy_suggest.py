@@ -21,7 +21,8 @@ def suggest(output: Output, recording: str | None, target: str | None, name: str
     Each entry says which programs needed it. Names that change from run to run (temporary files, caches, an agent's
     own state) are allowed as folders. Hosts are allowed by name and port where a gateway saw them (run with `--network
     gateway`). Without one a recording does not tell which name led to which address: names that were looked up are
-    allowed, and addresses only where no name was.
+    allowed, and addresses only where no name was. Of MCP servers, tools and requests that were used are allowed by
+    name, whatever the arguments were.
     """
     from agentwrap.evidence.asked import asked, places_of
     from agentwrap.evidence.judge import judge
