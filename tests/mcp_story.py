@@ -46,6 +46,9 @@ MS = 1_000_000
 COVERED = ("process", "exec", "connect", "dns", "udp", "unix", "file-write", "mcp-stdio", "mcp-http")
 HEAD = 'version = 1\nname = "ci"\nmode = "enforce"\nagent = "release-bot"\non_behalf_of = "alice"\n'
 POLICY = HEAD + """
+[network]
+allow = ["api.example:443", "10.0.0.0/8:443"]
+
 [[mcp]]
 server = "github"
 tools = ["push", "delete_*"]
@@ -188,9 +191,9 @@ class Story:
         told: dict[str, Any] = {"digest": tool_digest(definition), "definition": body, **self.who, **fields}
         self.add(McpTool(at_ns=self.now(), session="s1", server=server, name=name, **told))
 
-    def connect(self, ident: str, decision: str, host: bytes = b"evil.example") -> None:
-        self.add(NetDecision(at_ns=self.now(), connection=ident, host=host, port=443, decision=decision, by="wall",  # type: ignore[arg-type]
-                             rule=b"network.default", **self.who))
+    def connect(self, ident: str, decision: str, host: bytes = b"evil.example", **fields: Any) -> None:
+        told: dict[str, Any] = {"port": 443, "by": "wall", "rule": b"network.default", **self.who, **fields}
+        self.add(NetDecision(at_ns=self.now(), connection=ident, host=host, decision=decision, **told))  # type: ignore[arg-type]
 
     def closed(self, ident: str, ending: str = "closed", host: bytes = b"evil.example", up: int = 10) -> None:
         at_ns = self.now()

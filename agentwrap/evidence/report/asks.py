@@ -25,6 +25,7 @@ class Asked(msgspec.Struct, frozen=True):
     agent: str
     on_behalf_of: str
     pid: int
+    question: str = ""
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ def asks(rows: Iterable[Row]) -> Asks:
             found.asked[ask] = Asked(
                 row.seq, row.at_ns, number(data, "until_ns"), raw(data, "server"), text(data, "tool"),
                 word(data, "digest"), text(data, "agent"), text(data, "on_behalf_of"), row.pid,
+                text(data, "question"),
             )  # fmt: skip
         else:
             found.answered[ask] = Answered(

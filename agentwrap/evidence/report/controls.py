@@ -18,7 +18,7 @@ CONTROLS: dict[str, tuple[str, str]] = {
     "attributed": ("Every call is attributed", "calls"),
     "approved": ("Calls that needed approval ran only under a valid one", "calls that needed approval"),
     "separated": ("Nobody approved their own agent", "approvals"),
-    "decided": ("Decisions contradict no rule, and denied calls have no result", "calls that were judged"),
+    "decided": ("Decisions contradict no rule, and denied calls have no result", "decisions"),
     "tools": ("Tool definitions are unchanged without review", "listed tools"),
     "outcome": ("Every forwarded call has an outcome", "forwarded calls"),
     "connections": ("Every denied connection stayed denied", "denied connections"),

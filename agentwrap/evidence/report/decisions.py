@@ -13,10 +13,11 @@ class Decisions:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._test = Test(
+        self.test = self._test = Test(
             "decided",
             "Each request was judged again by the policy's text out of its recorded bytes and compared with the "
-            "decision row; of each denied call every message and result was looked at.",
+            "decision row; of each denied call every message and result was looked at; connections and lookups that "
+            "the gateway allowed were judged again, too.",
         )  # fmt: skip
 
     def take(self, story: Story, again: Again) -> None:

@@ -23,6 +23,8 @@ from agentwrap.evidence.report.decisions import Decisions
 from agentwrap.evidence.report.facts import Facts
 from agentwrap.evidence.report.fields import Row, Source, flag, text, word
 from agentwrap.evidence.report.gaps import gaps
+from agentwrap.evidence.report.net_decisions import KINDS as NETWORK
+from agentwrap.evidence.report.net_decisions import NetDecisions
 from agentwrap.evidence.report.principal import principal
 from agentwrap.evidence.report.results import Results
 from agentwrap.evidence.report.reviewed import Finding, Recorded, Review
@@ -196,6 +198,9 @@ def _controls(reader: Reader, verdict: Verdict, facts: Facts) -> list[Control]:
         approvals.take(story, again)
         decisions.take(story, again)
         results.take(story)
+    network = NetDecisions(facts, asked, decisions.test)
+    for row in reader.rows(kinds=NETWORK):
+        network.take(row)
     denials = reader.rows(kinds=(DECIDED,))
     followed = reader.grouped("connection", (DECIDED, *TRAFFIC))
     return [

@@ -16,7 +16,7 @@ from agentwrap.evidence.asked import places_of
 from agentwrap.evidence.report.facts import Told
 from agentwrap.evidence.report.fields import Row, Source, raw, text, word
 from agentwrap.policy.document import load
-from agentwrap.policy.flags import leave_unsaid
+from agentwrap.policy.flags import SECTIONS, leave_unsaid
 from agentwrap.policy.layers import ORDER, Layer
 from agentwrap.policy.paths import Places
 from agentwrap.policy.rules import COMMAND_LINE
@@ -49,7 +49,7 @@ def _told(row: Row, places: Places) -> Told:
         ways = "cannot be taken apart" if not found else "can be taken apart in more than one way"
         return msgspec.structs.replace(told, unreadable=f"the policy's text {ways}")
     try:
-        return msgspec.structs.replace(told, layers=tuple(_layer(piece, places) for piece in found[0]))
+        return msgspec.structs.replace(told, layers=_beside([_layer(piece, places) for piece in found[0]]))
     except AgentwrapError as error:
         return msgspec.structs.replace(told, unreadable=f"{error.message}: {error.evidence}")
 
@@ -101,6 +101,22 @@ def _ends(whole: str, begin: int, rest: list[tuple[str, str]]) -> Iterator[int]:
     while at >= 0:
         yield at + 2
         at = whole.find(mark, at + 1)
+
+
+def _beside(layers: list[Layer]) -> tuple[Layer, ...]:
+    """Options beside a policy file have its defaults (`policy.flags.flags_policy`)."""
+    flags = [layer for layer in layers if layer.name == "flags"]
+    if len(flags) != 2 or flags[0].policy.file != COMMAND_LINE:
+        return tuple(layers)
+    options, base = flags[0].policy, flags[1].policy
+    changes: dict[str, Any] = {}
+    for section in SECTIONS:
+        if section not in options.silent:
+            name = section.rpartition(".")[2]
+            same = {key: getattr(getattr(base, name), key) for key in ("default", "default_rule")}
+            changes[name] = msgspec.structs.replace(getattr(options, name), **same)
+    policy = msgspec.structs.replace(options, **changes)
+    return tuple(msgspec.structs.replace(one, policy=policy) if one is flags[0] else one for one in layers)
 
 
 def _layer(piece: Piece, places: Places) -> Layer:
