@@ -67,6 +67,7 @@ class Judged:
         self._lines: dict[bool, Lines] = {}
         self._count = {True: 0, False: 0}
         self._held: list[Held] = []
+        self._untold = b""
         for way in (about.up, about.down):
             if gate.reads(up=way.up):
                 self._lines[way.up] = Lines(LINE_MAX_BYTES)
@@ -82,6 +83,7 @@ class Judged:
         begun = lines.begun
         over = lines.over
         whole = lines.feed(data)
+        self._untold = data
         try:
             while len(whole) > _TOGETHER:
                 some, whole = whole[:_TOGETHER], whole[_TOGETHER:]
@@ -90,7 +92,7 @@ class Judged:
                 data, begun = data[size:], 0
             self._work(way, whole, data, over=lines.over and not over)
         except Exception:
-            self._tell_bytes(way, data)  # they came; what is to become of them nobody knows, so they do not go on
+            self._tell_bytes(way, self._untold)  # they came; what is to become of them nobody knows: they stay here
             raise
 
     def ended(self, way: Way) -> None:
@@ -113,6 +115,7 @@ class Judged:
             self._tell(way.up, self._count[way.up] + 1, why, "deny")
         if data:
             self._tell_bytes(way, data)
+            self._untold = self._untold[len(data) :]
         if acts:
             self._link.send()
         passing: list[bytes] = []
