@@ -32,7 +32,7 @@ def report_lines(review: Review, *, full: bool = False) -> Iterator[Line]:
 
 def _control(number: int, control: Control, *, full: bool) -> Iterator[Line]:
     role = _ROLES[control.outcome]
-    tested = f"  {control.population:,} {control.unit}"
+    tested = f"  {control.tested}"
     yield line((f"{control.outcome:<{_WIDE}} ", role), (f"{number}. {control.title}", "name"), (tested, "dim"))
     if full:
         yield line((f"{'':<{_WIDE}} {control.how}", "dim"))

@@ -8,23 +8,25 @@ from typing import Literal
 
 import msgspec
 
+from agentwrap.text import count
+
 Outcome = Literal["pass", "fail", "not-applicable", "cannot-tell"]
 OUTCOMES: tuple[Outcome, ...] = ("pass", "fail", "not-applicable", "cannot-tell")
 MOST_KEPT = 200
 """Exceptions of one kind that are told one by one; the others are counted."""
 
-CONTROLS: dict[str, tuple[str, str]] = {
-    "complete": ("The recording is complete and unaltered", "events"),
-    "attributed": ("Every call is attributed", "calls"),
-    "approved": ("Calls that needed approval ran only under a valid one", "calls that needed approval"),
-    "separated": ("Nobody approved their own agent", "approvals"),
-    "decided": ("Decisions contradict no rule, and denied calls have no result", "decisions"),
-    "tools": ("Tool definitions are unchanged without review", "listed tools"),
-    "outcome": ("Every forwarded call has an outcome", "forwarded calls"),
-    "connections": ("Every denied connection stayed denied", "denied connections"),
-    "gaps": ("Every gap is listed, and what had to be covered was", "requirements of coverage"),
+CONTROLS: dict[str, tuple[str, str, str]] = {
+    "complete": ("The recording is complete and unaltered", "event", "events"),
+    "attributed": ("Every call is attributed", "call", "calls"),
+    "approved": ("Calls that needed approval ran only under a valid one", "call to be approved", "calls to be approved"),
+    "separated": ("Nobody approved their own agent", "approval", "approvals"),
+    "decided": ("Decisions contradict no rule, and denied calls have no result", "decision", "decisions"),
+    "tools": ("Tool definitions are unchanged without review", "listed tool", "listed tools"),
+    "outcome": ("Every forwarded call has an outcome", "forwarded call", "forwarded calls"),
+    "connections": ("Every denied connection stayed denied", "denied connection", "denied connections"),
+    "gaps": ("Every gap is listed, and what had to be covered was", "requirement", "requirements"),
 }
-"""Title, and what is counted, of every control by its id, in the order in which they are told."""
+"""Title, and what is counted (one, many), of every control by its id, in the order in which they are told."""
 
 
 class Exceptional(msgspec.Struct, frozen=True):
@@ -58,6 +60,12 @@ class Control(msgspec.Struct, frozen=True):
     exceptions: tuple[Exceptional, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def tested(self) -> str:
+        """`1 call`, `12 calls`."""
+        _, one, many = CONTROLS[self.id]
+        return count(self.population, one, many)
+
 
 class Test:
     """Collects what one control finds."""
@@ -66,7 +74,7 @@ class Test:
 
     def __init__(self, id: str, how: str) -> None:  # noqa: A002 - the field's name
         self.id, self.how = id, how
-        self.title, self.unit = CONTROLS[id]
+        self.title, _, self.unit = CONTROLS[id]
         self.population = 0
         self._broken: list[Exceptional] = []
         self._unclear: list[Exceptional] = []

@@ -57,7 +57,7 @@ def _lines(review: Review) -> Iterator[str]:
     yield "|---|---|---|"
     for number, control in enumerate(review.controls, 1):
         told = wording.counted(control)
-        tested = wording.population(control) + (f"; {told}" if told else "")
+        tested = control.tested + (f"; {told}" if told else "")
         yield f"| {number}. {control.title} | **{control.outcome}** | {tested} |"
     for number, control in enumerate(review.controls, 1):
         yield ""
@@ -68,7 +68,7 @@ def _lines(review: Review) -> Iterator[str]:
 def _control(number: int, control: Control, review: Review) -> Iterator[str]:
     yield f"## {number}. {control.title}: {control.outcome}"
     yield ""
-    yield f"Tested: {wording.population(control)}. {control.how}"
+    yield f"Tested: {control.tested}. {control.how}"
     told = [f"{framework.name}: {', '.join(ids)}" for framework, ids in evidence_for(control.id)]
     if told:
         yield ""

@@ -100,7 +100,7 @@ class _Document:
         told = {
             "uuid": self._id(f"observation {control.id}"),
             "title": control.title,
-            "description": f"Tested: {wording.population(control)}. {control.how}",
+            "description": f"Tested: {control.tested}. {control.how}",
             "props": [
                 _prop("outcome", control.outcome),
                 _prop("population", str(control.population)),

@@ -106,14 +106,14 @@ def _summary(review: Review) -> Markup:
 
 def _tested(control: Control) -> str:
     told = wording.counted(control)
-    return wording.population(control) + (f"; {told}" if told else "")
+    return control.tested + (f"; {told}" if told else "")
 
 
 def _control(number: int, control: Control, review: Review) -> Markup:
     outcome = element("span", control.outcome, kind=f"outcome {control.outcome}")
     parts = [
         element("h2", f"{number}. {control.title}: ", outcome),
-        element("p", f"Tested: {wording.population(control)}. {control.how}", kind="how"),
+        element("p", f"Tested: {control.tested}. {control.how}", kind="how"),
     ]
     told = [f"{framework.name}: {', '.join(ids)}" for framework, ids in evidence_for(control.id)]
     if told:

@@ -11,7 +11,6 @@ from agentwrap import __version__, text
 from agentwrap.evidence.report.controls import Control, Exceptional
 from agentwrap.evidence.report.frameworks import WORDS, evidence_for
 from agentwrap.evidence.report.reviewed import Review
-from agentwrap.export.reports import wording
 from agentwrap.export.reports.document import plain, written
 from agentwrap.export.reports.oscal import href
 
@@ -85,7 +84,7 @@ def _rule(control: Control) -> dict[str, Any]:
 
 
 def _tested(control: Control) -> str:
-    return f"{control.title}: {control.outcome}, {wording.population(control)} tested."
+    return f"{control.title}: {control.outcome}, {control.tested} tested."
 
 
 def _result(index: int, control: Control, kind: str, message: str) -> dict[str, Any]:

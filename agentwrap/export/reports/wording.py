@@ -18,12 +18,6 @@ CAVEAT = (
 )
 
 
-def population(control: Control) -> str:
-    """`12 calls`."""
-    unit = control.unit if control.population != 1 else control.unit.replace("calls", "call", 1).rstrip("s")
-    return f"{control.population:,} {unit}"
-
-
 def counted(control: Control) -> str:
     """How many exceptions there are; empty for none."""
     told = []
