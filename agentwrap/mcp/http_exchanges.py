@@ -23,7 +23,7 @@ from agentwrap.events.exchange import (
 from agentwrap.events.mcp import McpHow, McpSessionEnding
 from agentwrap.events.mcp_news import McpSaid
 from agentwrap.mcp.event_stream import Events
-from agentwrap.mcp.http import BEGINNING_MAX, asked_at, is_stream, place_of, stated_at, value_of
+from agentwrap.mcp.http import BEGINNING_MAX, asked_at, is_stream, place_of, place_of_url, stated_at, value_of
 from agentwrap.models.codings import Decoding
 
 MESSAGE_MAX_BYTES = 64 << 20
@@ -156,9 +156,7 @@ class _Open:
         self.status = 0
         self.told = self.ids = self.stream_opened = self.skips = False
         self.ours: list[bytes] = []
-        place = place_of(began.target, began.host, began.port)
-        host = b"[" + place.host + b"]" if b":" in place.host else place.host
-        self.url = b"%b://%b:%d%b" % (began.scheme.encode(), host, place.port, place.path)
+        self.url = _url(began)
 
     @property
     def held_bytes(self) -> int:
@@ -432,3 +430,14 @@ class HttpExchanges:
                 detail=detail,
             )
         )
+
+
+def _url(began: ExchangeBegan) -> bytes:
+    """Where a request goes, by the name that its client has for it if that is all that is known."""
+    place = place_of(began.target, began.host, began.port)
+    scheme = began.scheme.encode()
+    named = place_of_url(scheme + b"://" + value_of(began.headers, b"host"))
+    host = named.host if named is not None and named.port == place.port else place.host
+    host = b"[" + host + b"]" if b":" in host else host
+    port = b"" if place.port == (443 if began.scheme == "https" else 80) else b":%d" % place.port
+    return b"%b://%b%b%b" % (scheme, host, port, place.path)

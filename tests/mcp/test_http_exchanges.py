@@ -62,7 +62,7 @@ def test_a_session_with_an_id(step: int) -> None:
     tap.up(b"DELETE /mcp HTTP/1.1\r\nHost: mcp.example\r\nMcp-Session-Id: s-1\r\n\r\n")
     answer(tap, b"")
     (opened,) = wire.of(HttpOpened)
-    assert (opened.server, opened.how, opened.url) == (b"mcp.example:80", "traffic", b"http://mcp.example:80/mcp")
+    assert (opened.server, opened.how, opened.url) == (b"mcp.example:80", "traffic", b"http://mcp.example/mcp")
     assert (opened.span, opened.pid, opened.transport) == ("p1", 7, "http")
     assert [(up, data) for _, up, data in wire.messages] == [
         (True, INITIALIZE),
@@ -150,7 +150,7 @@ def test_the_old_transport(step: int) -> None:
     tap.down(b"%x\r\ndata: %b\n\n\r\n" % (len(RESULT) + 8, RESULT))
     tap.cut("client")
     (opened,) = wire.of(HttpOpened)
-    assert (opened.transport, opened.url) == ("sse", b"http://mcp.example:80/sse")
+    assert (opened.transport, opened.url) == ("sse", b"http://mcp.example/sse")
     assert wire.messages == [(1, True, INITIALIZE), (1, False, RESULT)]
     assert [(one.exchange, one.resumable) for one in wire.of(HttpOver)] == [(2, True), (1, False)]
     assert [one.ending for one in wire.of(HttpClosed)] == ["client-closed"]

@@ -1,7 +1,7 @@
 """An MCP server with everything that the conformance suite asks of one: python mcp_everything_server.py PORT
 
 It runs on the PyPI package `mcp` and prints `ready` once it listens. Every call of a tool is noted in the file that
-CALLS names, one line each.
+CALLS names, one line each. HOST: where to listen; CERT and KEY: with TLS; OLD: the transport of 2024-11-05.
 """
 
 import asyncio
@@ -455,10 +455,11 @@ def listen(port: int) -> socket.socket:
 
 def main() -> None:
     listener = listen(int(sys.argv[1]))
+    host = os.environ.get("HOST", "127.0.0.1")
     if os.environ.get("OLD"):
-        app = server.sse_app()
+        app = server.sse_app(host=host)
     else:
-        app = server.streamable_http_app(event_store=Stored(), retry_interval=300)
+        app = server.streamable_http_app(event_store=Stored(), retry_interval=300, host=host)
     print("ready", listener.getsockname()[1], flush=True)
     tls = {"ssl_certfile": os.environ.get("CERT"), "ssl_keyfile": os.environ.get("KEY")}
     settings = uvicorn.Config(app, log_level="error", **tls)

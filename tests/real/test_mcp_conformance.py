@@ -185,6 +185,7 @@ def total(found: Outcome) -> str:
     return "/".join(str(by_status[status]) for status in CHECKED)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("side", "way", "revision"),
     [
