@@ -18,7 +18,7 @@ MOST_KEPT = 200
 CONTROLS: dict[str, tuple[str, str, str]] = {
     "complete": ("The recording is complete and unaltered", "event", "events"),
     "attributed": ("Every call is attributed", "call", "calls"),
-    "approved": ("Calls that needed approval ran only under a valid one", "call to be approved", "calls to be approved"),
+    "approved": ("Calls that needed approval ran only under a valid one", "call to approve", "calls to approve"),
     "separated": ("Nobody approved their own agent", "approval", "approvals"),
     "decided": ("Decisions contradict no rule, and denied calls have no result", "decision", "decisions"),
     "tools": ("Tool definitions are unchanged without review", "listed tool", "listed tools"),
