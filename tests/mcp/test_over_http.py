@@ -82,7 +82,7 @@ def test_calls_of_one_client_are_one_session() -> None:
     http.decoder.finish(http.now())
     (session,), (ended,) = http.of(McpSession), http.of(McpEnded)
     assert (session.server, session.transport, session.span) == (b"remote", "http", "p1")
-    assert session.url == b"https://mcp.example.com:443/mcp"
+    assert session.url == b"https://mcp.example.com/mcp"
     assert http.ends() == [("k1", "complete"), ("k2", "complete")]
     assert [(one.exchange, one.up, one.sort) for one in http.of(McpMessage)] == [
         ("h1", True, "request"),
