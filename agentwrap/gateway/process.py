@@ -169,8 +169,12 @@ class _Aside(threading.Thread):
 
     def run(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        self._load()
-        os.eventfd_write(self.done, 1)
+        try:
+            self._load()
+        except Exception:
+            pass  # whoever needs it meets the same, and tells it
+        finally:
+            os.eventfd_write(self.done, 1)
 
     def _load(self) -> None:
         with contextlib.suppress(IndexError):
