@@ -15,9 +15,9 @@ from agentwrap.errors import AgentwrapError
 if TYPE_CHECKING:
     from agentwrap.recording.reader import Reader, Row
 
-_FIELDS = ("request", "response", "message", "timing", "content")
-_KINDS = {"m": ("model.request", "model.response"), "h": ("http.exchange",)}
-_ID = {"m": "call", "h": "exchange"}
+_FIELDS = ("request", "response", "message", "timing", "content", "body", "definition")
+_KINDS = {"m": ("model.request", "model.response"), "h": ("http.exchange",), "k": ("mcp.call",)}
+_ID = {"m": "call", "h": "exchange", "k": "call"}
 
 
 @click.command(short_help="Put a request or an answer together, byte by byte.")
@@ -32,8 +32,8 @@ _ID = {"m": "call", "h": "exchange"}
 def command(output: Output, call: str, file: str | None, field: str | None, target: str | None) -> int:
     """Write the body of a call to standard output, as it crossed the wire but for what was redacted.
 
-    CALL is the id of a model call (m3), of another exchange (h1), or the number of an event. Without FILE, the latest
-    recording. Content codings (gzip) and chunks are undone; nothing else is.
+    CALL is the id of a model call (m3), of another exchange (h1), of an MCP call (k3), or the number of an event.
+    Without FILE, the latest recording. Content codings (gzip) and chunks are undone; nothing else is.
     """
     path = Path(file) if file is not None else reading.latest()
     with reading.open_recording(path) as source:
@@ -55,13 +55,17 @@ def command(output: Output, call: str, file: str | None, field: str | None, targ
 
 def _find(source: "Reader", path: Path, call: str, field: str | None) -> "tuple[Row, str]":
     """The event, and which of its bodies is meant. Raises AgentwrapError."""
-    known = re.fullmatch(r"([mh])[1-9]\d{0,8}|[1-9]\d{0,14}", call)
+    known = re.fullmatch(r"([mhk])[1-9]\d{0,8}|[1-9]\d{0,14}", call)
     if known is None:
-        raise AgentwrapError("usage", f"`{call}` is no call", hint="a call is m1, m2, ...; an exchange h1; an event 12")
+        hint = "a call is m1, m2, ...; an exchange h1; an MCP call k1; an event 12"
+        raise AgentwrapError("usage", f"`{call}` is no call", hint=hint)
     letter = known[1]
     if letter is None:
         row = next((row for row in source.rows(after=int(call) - 1, limit=1) if row.seq == int(call)), None)
         bodies = [name for name in _FIELDS if row is not None and isinstance(row.data.get(name), dict)]
+    elif letter == "k":
+        row = _message(source, call, "response" if field == "response" else "request")
+        field, bodies = ("body" if row is not None else field or "request"), []
     else:
         kind = _KINDS[letter][-1 if field in ("response", "message") else 0]
         row = next((row for row in source.rows(kinds=[kind]) if row.data.get(_ID[letter]) == call), None)
@@ -69,6 +73,12 @@ def _find(source: "Reader", path: Path, call: str, field: str | None) -> "tuple[
     if row is None:
         raise _unknown(source, path, call, letter, field)
     return row, field or (bodies[0] if bodies else "request")
+
+
+def _message(source: "Reader", call: str, sort: str) -> "Row | None":
+    """The message that asks, or that answers, a call of MCP."""
+    rows = source.rows(kinds=["mcp.message"])
+    return next((row for row in rows if row.data.get("call") == call and row.data.get("sort") == sort), None)
 
 
 def _unknown(source: "Reader", path: Path, call: str, letter: str | None, field: str | None) -> AgentwrapError:

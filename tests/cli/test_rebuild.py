@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mcp_run
 import pytest
 import sample_run
 from recordings import conversation, make
@@ -149,3 +150,17 @@ def test_that_something_is_hidden_is_said_beside_it(tmp_path: Path, capfdbinary:
     out, err = capfdbinary.readouterr()
     assert out.startswith(b'{"password": "\xc2\xabredacted:password:')
     assert b"redacted" in err
+
+
+def test_what_an_mcp_call_asked_and_was_answered(tmp_path: Path, capfdbinary: Capture) -> None:
+    path = recorded(tmp_path / "mcp.agentlog", mcp_run.items())
+    assert run(["rebuild", "k4", path]) == 0
+    asked = capfdbinary.readouterr().out
+    assert (b'"method": "tools/call"' in asked, b"/srv/project/tickets.md" in asked) == (True, True)
+    assert run(["rebuild", "k4", path, "--response"]) == 0
+    assert capfdbinary.readouterr().out == (
+        b'{"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "written"}]}}'
+    )
+    for words in (["k99"], ["k99", "--response"]):
+        assert run(["rebuild", words[0], path, *words[1:]]) == 2
+        assert b"there is no k99" in capfdbinary.readouterr().err
