@@ -17,7 +17,7 @@ from agentwrap.policy.hosts import Host, HostError, parse_host
 from agentwrap.policy.mcp_rules import Condition, McpRule, Test
 from agentwrap.policy.paths import PathError, Places, normal
 
-_LONGEST_TEXT = 20_000  # what an expression is tried on
+_LONGEST_TEXT = 5_000  # what an expression is tried on: its work may grow with the square of that, and more
 _EXACT = 1 << 53  # beyond it readers that keep numbers as doubles see another one (RFC 8259, 6)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*\Z")
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443, "ftp": 21, "ssh": 22, "git": 9418}

@@ -6,12 +6,14 @@ is taken, a condition that cannot hold.
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from agentwrap.policy import mcp_rules, names, paths
 from agentwrap.policy.conditions import hold
 from agentwrap.policy.exact_json import Ambiguous
+from agentwrap.policy.expressions import endless_within_endless
 from agentwrap.policy.globs import Glob
 from agentwrap.policy.hosts import HostError
 from agentwrap.policy.mcp_rules import Condition, McpPin, McpRule, McpRules
@@ -209,11 +211,15 @@ def _json(value: Any) -> Any:
 
 def _matches(_loader: Loader, given: str, text: str, steps: tuple[str, ...]) -> Condition:
     try:
-        found = re.compile(given)
-    except (re.error, RecursionError, OverflowError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what means something else in a later Python
+            found = re.compile(given)
+    except (re.error, RecursionError, OverflowError, Warning) as error:
         raise ValueError(f"`{given}` is no regular expression: {error}") from error
     if not given or found.pattern in (".*", "^", "$", "^.*$"):
         raise ValueError(f"`{given}` is found in every text: it asks for nothing")
+    if endless_within_endless(given):
+        raise ValueError(f"`{given}` repeats a repetition: on a text that an agent chooses it may take for ever")
     return Condition(text, steps, "matches", expression=given)
 
 
