@@ -14,6 +14,9 @@ from agentwrap.evidence.report.fields import shown
 from agentwrap.evidence.report.principal import Principal
 from agentwrap.evidence.report.said import clipped
 from agentwrap.evidence.report.story import Decision, Story
+from agentwrap.text import count
+
+_REFUSED = "refused:"  # what the desk says of an answer that did not count
 
 
 class Approvals:
@@ -127,7 +130,8 @@ def separation(
         "and by the question; the approver's process was looked for among the processes of the run.",
     )  # fmt: skip
     test.population = len(asks.approvals)
-    found = same_user = 0
+    found: set[str] = set()
+    same_user = 0
     for ask, answered in asks.approvals.items():
         asked = asks.asked.get(ask)
         rows = (asked.seq if asked else 0, answered.seq)
@@ -137,15 +141,21 @@ def separation(
         if answered.pid in own_pids and asks.granted_by(ask) is None:
             test.fails("a process of the run itself gave it", *rows, about=answered.approver)
         if _is_among(answered.approver, persons | agents):
-            found += 1
+            found.add(ask)
             test.fails("whom the agent acts for gave it", *rows, about=answered.approver)
         elif not answered.approver:
             test.unclear("it is not told who gave it", *rows)
         elif not persons:
             test.unclear("it is not told for whom the agent acts", *rows, about=answered.approver)
-    if len(noticed) > found:
-        for seq, said in noticed.items():
+    refused = 0
+    for seq, said in noticed.items():
+        ask, _, became = said.partition(" ")
+        if became.startswith(_REFUSED):
+            refused += 1
+        elif ask not in found:  # the account, not the name, is that person's
             test.fails("the recorder told of a self-approval", seq, about=said)
+    if refused:
+        test.note(f"{count(refused, 'try', 'tries')} of whom the agent acts for to approve it: refused")
     if same_user:
         told = "approvals were" if same_user != 1 else "approval was"
         test.note(

@@ -53,7 +53,7 @@ class Asks(msgspec.Struct):
         answered, asked = self.answered.get(ask), self.asked.get(ask)
         if answered is None or asked is None or not answered.reason.startswith(_FOR_THE_RUN):
             return None
-        first = answered.reason.removeprefix(_FOR_THE_RUN)
+        first = answered.reason.removeprefix(_FOR_THE_RUN).partition(":")[0]
         given, about = self.answered.get(first), self.asked.get(first)
         if given is None or about is None or given.answer not in _LASTING or given.seq >= answered.seq:
             return None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mcp_story import MERGE, POLICY, Story, digest
 
-from agentwrap.events import McpFinding, ProcessExit
+from agentwrap.events import McpFinding, ProcessExit, ProcessStart
 
 OTHER = b'{"branch":"main","force":true}'
 Fault = Callable[[Story], Any]
@@ -194,8 +194,37 @@ def test_whom_a_run_without_a_person_acts_for_cannot_be_told(tmp_path: Path) -> 
 def test_a_self_approval_that_the_recorder_noticed_counts(tmp_path: Path) -> None:
     story = Story()
     story.ask()
-    story.add(McpFinding(at_ns=story.now(), what="self-approval", session="s1", server=b"github", detail=b"alice"))
+    told: dict[str, Any] = {"what": "self-approval", "session": "", "server": b"github"}
+    refused = McpFinding(at_ns=story.now(), detail=b"r1 refused: approved by alice (user 5)", **told)
+    story.add(refused)
+    control = story.control(tmp_path, "separated")
+    assert (control.outcome, control.notes) == ("pass", ("1 try of whom the agent acts for to approve it: refused",))
+    story.add(McpFinding(at_ns=story.now(), detail=b"r1 allowed: approved by bob (user 1001)", **told))
     assert whys(story, tmp_path, "separated") == ("fail", ["the recorder told of a self-approval"])
+
+
+def test_one_that_the_recorder_told_of_as_well_is_told_once(tmp_path: Path) -> None:
+    story = Story()
+    story.ask(approver=b"alice")
+    story.add(McpFinding(at_ns=story.now(), what="self-approval", session="", server=b"github",
+                         detail=b"r1 allowed: approved by alice (user 1001)"))  # fmt: skip
+    assert whys(story, tmp_path, "separated") == ("fail", ["whom the agent acts for gave it"])
+
+
+def test_an_approval_for_the_run_is_for_the_same_call_and_is_told(tmp_path: Path) -> None:
+    derived: dict[str, Any] = {"reason": b"allowed for the run as r1: fine"}
+    for arguments, noted in ((MERGE, True), (OTHER, False)):
+        story = Story()
+        story.ask(answer="run")
+        merged(story)
+        story.ask("r2", arguments=arguments, **derived)
+        merged(story, "r2", arguments)
+        control = story.control(tmp_path, "approved")
+        assert (control.outcome, bool(control.notes)) == ("pass", noted)
+        # Its process is long gone when it is used again: the pid may be anybody's.
+        story.add(ProcessStart(at_ns=story.now(), span="p9", pid=900, parent="p1", how="fork", comm=b"x"))
+        story.ask("r3", arguments=arguments, **derived)
+        assert story.control(tmp_path, "separated").outcome == ("pass" if noted else "fail")
 
 
 def let_pass(story: Story) -> None:
