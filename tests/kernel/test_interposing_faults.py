@@ -286,10 +286,19 @@ os.execvp("python3", ["python3", {SERVER!r}])
 @pytest.mark.parametrize(("number", "halfway"), [(293, False), (33, True)], ids=["pipe2", "dup2"])
 def test_a_server_under_a_filter_of_its_own(tmp_path: Path, number: int, halfway: bool) -> None:
     """What it may not do it cannot do for us. Halfway there is no way back: then it does not run."""
-    said, run = talk(tmp_path, (), sys.executable, "-c", FILTERED, str(number))
+    words = (sys.executable, "-c", FILTERED, str(number))
+    said, run = talk(tmp_path, ("--follow", "trace"), *words)
     assert said == ([-9, ""] if halfway else SAID)
     assert gaps(run) == [(f"python3 {SERVER}".encode(), "Operation not permitted")]
     assert len(run.sessions) == halfway
+    said, run = talk(tmp_path, (), *words)  # here it does nothing of it itself
+    assert (said, gaps(run), len(run.sessions)) == (SAID, [], 1)
+
+
+def test_a_filter_that_answers_what_we_ask_for(tmp_path: Path) -> None:
+    """Then the server does everything itself, as where there is no listener."""
+    said, run = talk(tmp_path, (), sys.executable, "-c", FILTERED, "83")
+    assert (said, gaps(run), len(run.sessions)) == (SAID, [], 1)
 
 
 STARTS = """

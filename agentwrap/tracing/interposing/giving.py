@@ -1,7 +1,8 @@
-"""The same swap where nothing is traced: a process that waits in its execve is given other descriptors.
+"""The same swap by the notify listener: a process that waits in a reported call is given other descriptors.
 
-By the notify listener (SECCOMP_IOCTL_NOTIF_ADDFD with SETFD, seccomp_unotify(2)), from Linux 5.9. The exec may fail
-yet: then the process has the new ones, and whatever it tries next inherits them.
+SECCOMP_IOCTL_NOTIF_ADDFD with SETFD (seccomp_unotify(2)), from Linux 5.9. The call is one of ours in a program that has
+not begun, or, where nothing is traced, the execve itself. That may fail yet: then the process has the new ones, and
+whatever it tries next inherits them.
 """
 
 import fcntl
@@ -32,7 +33,7 @@ class _Place(NamedTuple):
 def give(
     listener: int, request: int, pid: int, standard: Standard, hand_over: Callable[[Ends], None]
 ) -> tuple[int, int]:
-    """Do it to the process whose execve waits as `request`: the identity of its new standard input.
+    """Do it to the process whose call waits as `request`: the identity of its new standard input.
 
     `hand_over` gets the relay's ends, which are closed here afterwards. Raises OSError, and all is as it was.
     """

@@ -61,15 +61,18 @@ class Made(NamedTuple):
     relay: int
 
 
-def swap(pid: int, standard: Standard, hand_over: Callable[[Ends], None], lend: Lend | None) -> tuple[int, int]:
-    """Do it in a tracee that stands at PTRACE_EVENT_EXEC: the identity (device, inode) of its new standard input.
+def swap(
+    inject: Injection, standard: Standard, hand_over: Callable[[Ends], None], lend: Lend | None
+) -> tuple[int, int]:
+    """Do it under an injection: the identity (device, inode) of the program's new standard input.
 
     `hand_over` gets the relay's ends, which are closed here afterwards. It is called before anything that shows is
     changed. Raises InjectionError or OSError, and all is as it was; GoneError; HalfwayError, where a filter of the
     program's own forbids dup2.
     """
-    with ExitStack() as ours, Injection(pid) as inject:
-        made: list[Made] = []
+    pid = inject.tid
+    made: list[Made] = []
+    with ExitStack() as ours:
         try:
             made.append(_make(inject, standard.input, server_reads=True))
             if not standard.is_one:
@@ -87,7 +90,7 @@ def swap(pid: int, standard: Standard, hand_over: Callable[[Ends], None], lend: 
             _close(inject, made)
             raise
         _close(inject, made)
-        return new.identity
+    return new.identity
 
 
 def taken(pid: int, standard: Standard) -> Iterator[int]:

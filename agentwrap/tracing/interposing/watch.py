@@ -19,9 +19,9 @@ from agentwrap.launching import attendant
 from agentwrap.mcp.declared import Declared
 from agentwrap.mcp.handover import Ends, Taken, hand_over
 from agentwrap.tracing.gaps import gap_of
-from agentwrap.tracing.guard.answers import Answers
 from agentwrap.tracing.image import Image
 from agentwrap.tracing.interposing.descriptors import Kind, held
+from agentwrap.tracing.interposing.errands import Errands
 from agentwrap.tracing.interposing.giving import give
 from agentwrap.tracing.interposing.injection import GoneError, Injection, InjectionError
 from agentwrap.tracing.interposing.matcher import Matcher
@@ -30,7 +30,6 @@ from agentwrap.tracing.interposing.words import as_called, name_of, speaks_of_mc
 from agentwrap.tracing.processes import Process
 
 _HOW: dict[str, McpHow] = {"hand": "hand", "policy": "pattern"}
-_MKDIR = 83  # asm/unistd_64.h; reported whatever its arguments, wherever there is a listener
 _MOST_KNOWN = 4096
 _PATIENCE_S = 2.0  # for a relay that has not taken the last ones yet
 _DETAIL_BYTES = 4096
@@ -73,10 +72,9 @@ class Interposer:
         self._gated = gated
         self._root_server = root_server
         self._listener = listener
-        self._answers = Answers(listener)
+        self._errands = Errands(listener)
         self._given: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._by_hand: OrderedDict[str, bytes] = OrderedDict()
-        self._lent: dict[int, socket.socket] = {}
         self._asked: tuple[Process, bytes, tuple[bytes, ...]] | None = None
         self.injecting: set[int] = set()
         if relay is not None:
@@ -131,11 +129,7 @@ class Interposer:
 
     def answer(self, request: int, tid: int, number: int) -> bool:
         """A reported call of a thread in `injecting`: whether it has been answered. Else it is to go on, untold."""
-        lent = self._lent.pop(tid, None) if number == _MKDIR else None
-        if lent is None:
-            return False
-        self._answers.descriptor(request, lent.fileno(), close_on_exec=True)
-        return True
+        return self._errands.answer(request, tid, number)
 
     # What begins
 
@@ -190,21 +184,34 @@ class Interposer:
 
     def _swap(self, process: Process, server: Server, standard: Standard) -> None:
         pid = process.pid
+        handing = self._handing(process, server)
         self.injecting.add(pid)
         try:
-            lend = self._lend if self._listener >= 0 else None
-            self._know(process, swap(pid, standard, self._handing(process, server), lend))
+            with Injection(pid) as inject:
+                self._know(process, self._given_to(inject, standard, handing) or self._made(inject, standard, handing))
         finally:
-            self._lent.pop(pid, None)
             self.injecting.discard(pid)
 
-    def _lend(self, inject: Injection, ours: socket.socket) -> int:
-        """The program asks for a folder without a name; what it gets is `ours`, from the thread that is notified."""
-        self._lent[inject.tid] = ours
-        number = inject.call(_MKDIR, 0, 0)
-        if number < 0:
-            raise InjectionError(f"lending it a socket: {os.strerror(-number)}")
-        return number
+    def _given_to(
+        self, inject: Injection, standard: Standard, handing: Callable[[Ends], None]
+    ) -> tuple[int, int] | None:
+        """The quick way: it stands in one call, and is given everything. None where that cannot be."""
+        if not self._errands.possible:
+            return None
+        found: list[tuple[int, int]] = []
+
+        def do(request: int) -> bool:
+            found.append(give(self._listener, request, inject.tid, standard, handing))
+            return False
+
+        try:
+            self._errands.run(inject, do)
+        except (InjectionError, PermissionError):
+            return None  # a filter of its own; Docker's profile, which forbids pidfd_getfd(2)
+        return found[0]
+
+    def _made(self, inject: Injection, standard: Standard, handing: Callable[[Ends], None]) -> tuple[int, int]:
+        return swap(inject, standard, handing, self._errands.lend if self._errands.possible else None)
 
     def _handing(self, process: Process, server: Server) -> Callable[[Ends], None]:
         def give_to_relay(ends: Ends) -> None:
