@@ -10,7 +10,9 @@ _ACT_WORDS = {
     "write": "file", "read": "file", "exec": "exec", "unix": "net", "family": "net", "bind": "net", "listen": "net",
 }  # fmt: skip
 _ANSWERS = {"once": "approved once", "run": "approved for this run", "always": "approved for always", "deny": "denied",
-            "expired": "denied: nobody answered in time", "unattended": "denied: nobody is there to ask"}  # fmt: skip
+            "expired": "denied: nobody answered in time", "unattended": "denied: nobody is there to ask",
+            "withdrawn": "given up by whoever asked"}  # fmt: skip
+_ARGUMENT_COLUMNS = 60
 
 
 def short_rule(rule: str) -> str:
@@ -115,7 +117,9 @@ def _policy(row: Row, _context: Context, _lineage: Lineage) -> Parts:
 def _waiting(row: Row, context: Context, lineage: Lineage) -> Parts:
     until = context.clock(number(row.data.get("until_ns"))).strip()
     head: Line = [(f"waits  {text.escape(str(row.data.get('ask', '')))}  ", "gap")]
-    parts = Parts("ask", brief(row.subject), head=head, tail=[(f"  until {until}", "dim")])
+    arguments = foreign_text(row.data.get("arguments"))
+    question = brief(row.subject) + (f" with {text.clip(brief(arguments), _ARGUMENT_COLUMNS)}" if arguments else "")
+    parts = Parts("ask", question, head=head, tail=[(f"  until {until}", "dim")])
     return _with_chain(parts, lineage)
 
 

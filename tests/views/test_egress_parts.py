@@ -3,6 +3,7 @@
 import sample_wall
 from fake_recording import FakeRecording, FakeRow
 
+from agentwrap.events import AskAnswered, AskWaiting
 from agentwrap.views import noise, summary
 from agentwrap.views.context import Context
 from agentwrap.views.egress_parts import short_rule
@@ -42,6 +43,17 @@ def test_the_policy_and_a_question_with_its_answer() -> None:
     assert told("policy") == ["policy ci mode enforce from flags"]
     assert told("ask.waiting") == ["ask waits a1 connect ask.example:443 until 310.000 agent(41)"]
     assert told("ask.answered") == ["ask a1 approved once by alice (uid 1000)"]
+
+
+def test_a_call_that_waits_is_told_with_its_arguments() -> None:
+    arguments = b'{"b":"\x1b"}' + b" " * 99
+    asked = AskWaiting(at_ns=1, ask="r1", question=b"call merge of github", until_ns=9, arguments=arguments)
+    given_up = AskAnswered(at_ns=2, ask="r1", answer="withdrawn", reason=b"the client has left")
+    recording = FakeRecording([asked, given_up])
+    lines = [" ".join(plain(stream_line(row, Context(recording))).split()[2:]) for row in recording.rows()]
+    assert lines[0].startswith('ask waits r1 call merge of github with {"b":"\\x1b"}')
+    assert "\u2026" in lines[0]
+    assert lines[1] == "ask r1 given up by whoever asked the client has left"
 
 
 def test_a_rule_in_a_line_is_its_place_and_text() -> None:
