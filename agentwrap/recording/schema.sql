@@ -126,7 +126,9 @@ CREATE VIEW mcp_session AS
     data ->> 'protocol' AS protocol, data ->> 'client_name' AS client_name,
     data ->> 'client_version' AS client_version, data ->> 'server_name' AS server_name,
     data ->> 'server_version' AS server_version, start_ns, end_ns, status AS ending,
-    data ->> 'messages' AS messages, data ->> 'up_bytes' AS up_bytes, data ->> 'down_bytes' AS down_bytes
+    iif(end_ns IS NULL, NULL, coalesce(data ->> 'messages', 0)) AS messages,
+    iif(end_ns IS NULL, NULL, coalesce(data ->> 'up_bytes', 0)) AS up_bytes,
+    iif(end_ns IS NULL, NULL, coalesce(data ->> 'down_bytes', 0)) AS down_bytes
   FROM span WHERE kind = 'session';
 CREATE VIEW mcp_call AS
   SELECT s.id AS call, s.data ->> 'session' AS session, s.data ->> 'server' AS server, s.data ->> 'process' AS span,
