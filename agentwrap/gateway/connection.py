@@ -247,7 +247,7 @@ class Connection:
         return side
 
     def _tap(self, passage: Passage, host: tuple[str, int], *, intercepted: bool) -> None:
-        if passage.tap is None:
+        if passage.tap is None or not passage.tap.active:  # a tunnel's is over
             about = About(
                 connection=self._id,
                 span=self._span,
@@ -263,7 +263,10 @@ class Connection:
     async def _settle(self, verdict: Verdict, protocol: Protocol) -> Verdict:
         """Told, and asked if there is somebody to ask."""
         verdict = await self._stage.settled(verdict, "", self._caller)
-        await self._stage.tell(self._decision(verdict, protocol))
+        decision = self._decision(verdict, protocol)
+        if self._stage.by == "witness" and verdict.decision == "deny":
+            self._stage.link.put(decision)  # it judges no connections, but messages
+        await self._stage.tell(decision)
         if verdict.decision == "allow":
             self._verdict = verdict
         return verdict

@@ -24,7 +24,7 @@ from agentwrap.gateway.http_head import (
     denied_response,
     malformed_response,
 )
-from agentwrap.gateway.judging import Judge, Verdict
+from agentwrap.gateway.judging import Judge, Verdict, unread
 from agentwrap.gateway.known_names import KnownNames
 from agentwrap.gateway.refusals import http_text, malformed_text
 from agentwrap.gateway.relay import Passage
@@ -106,6 +106,8 @@ class Inspection:
 
         Raises OSError and trio.ClosedResourceError when the client breaks off while it is read here.
         """
+        if self.keeper is not None:
+            self.keeper.turn(meant.verdict.host.encode(), meant.verdict.port)
         flight = flights.FirstFlight()
         kind, shown = await self._classify(flight, held)
         data = bytes(flight.data[shown:])
@@ -115,12 +117,15 @@ class Inspection:
                 done = await self._inside(kind.hello, data, Meant(verdict, meant.address, meant.tunnels))
                 if done is not None:
                     return done.refusal
+            refusal = refusal or await self._unread(meant, kind.hello.sni or "", alert_access_denied())
         elif isinstance(kind, flights.Http | flights.H2PriorKnowledge):
             stream = RequestStream() if isinstance(kind, flights.Http) else H2RequestStream()
             self.protocol = self.protocol or _protocol(stream)
             if self._listen is not None:
                 self._listen(self._passage, meant.verdict, isinstance(kind, flights.Http))
-            if self._judge.observes and self.keeper is None:
+            if isinstance(stream, H2RequestStream) and (unread := await self._unread(meant, "", b"")) is not None:
+                return unread
+            if self._judge.observes and (self.keeper is None or isinstance(stream, H2RequestStream)):
                 return await self._watched(stream, meant, data, depth)
             return await self._requests(stream, meant, data, depth)
         elif isinstance(kind, flights.Malformed):
@@ -129,7 +134,7 @@ class Inspection:
                 refusal = Refusal(refusal.verdict)
         else:
             self.protocol = self.protocol or "other"
-            refusal = None
+            refusal = await self._unread(meant, "", b"")
         if refusal is None and (not data or await self._passage.send_up(data)):
             await self._passage.carry_up()
         return refusal
@@ -277,10 +282,18 @@ class Inspection:
         self._passage.begin_anew()
         return await self.carry(tunnel, held, depth + 1)
 
+    async def _unread(self, meant: Meant, name: str, words: bytes) -> Refusal | None:
+        """What nobody reads does not go to a server whose messages are judged."""
+        if self.keeper is None or not self.keeper.must_read(name):
+            return None
+        verdict = unread(meant.verdict, name)
+        await self._settle(verdict, self.protocol)
+        return Refusal(verdict, words)
+
     async def _unreadable(self, stream: RequestStream, meant: Meant) -> Refusal | None:
         """Nobody is refused for it, unless there are rules for messages that may be in it."""
-        if self.keeper is not None and self.keeper.strict:
-            return Refusal(meant.verdict)
+        if self.keeper is not None and self.keeper.must_read():
+            return await self._unread(meant, "", b"")
         rest = stream.rest()
         if not rest or await self._passage.send_up(rest):
             await self._passage.carry_up()

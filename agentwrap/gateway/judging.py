@@ -232,6 +232,13 @@ class Judge:
         return Verdict("deny", answer, host, port)
 
 
+def unread(of: Verdict, name: str) -> Verdict:
+    """Rules speak of what is said to an MCP server behind connection `of`, and it cannot be read."""
+    why = "rules are about messages to an MCP server there, and what is said to it cannot be read"
+    change = "use a client that speaks HTTP/1.1, and let its TLS be read (model.intercept)"
+    return Verdict("deny", _refused("unread-mcp", why, change), name or of.host, of.port)
+
+
 @lru_cache(maxsize=_CACHED)
 def text_of(address: Address) -> str:
     """An address as text."""

@@ -86,9 +86,12 @@ class Downward:
 
     async def end(self) -> bytes:
         """The server says nothing more."""
-        if not self.active or not self._answers.end():
+        if not self.active:
             return b""
-        return await self._part(End())
+        if self._answers.end():
+            return await self._part(End())
+        waits = any(plan.mode == "work" for plan in self._plans)
+        return b"" if waits else self._answers.held
 
     def as_event(self, message: bytes) -> bytes:
         """Words of ours, as they go into the stream that is under way; nothing where there is none to put them into."""

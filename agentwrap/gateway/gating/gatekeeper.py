@@ -103,8 +103,16 @@ class Gatekeeper:
         self._gates, self._way, self._another = gates, way, another
         self._host, self._port, self._span, self._pid = host, port, span, pid
         self.down = Downward(self._judge_down, self._endpoint)
-        self.strict = False
-        """Whether a request to a server with rules has come: what cannot be read must not go on."""
+        self._strict = False
+
+    def turn(self, host: bytes, port: int) -> None:
+        """The connection leads elsewhere from here on: a proxy on the way made a tunnel."""
+        self._host, self._port = host, port
+
+    def must_read(self, name: str = "") -> bool:
+        """Whether nothing may go on unread: there are rules for this server. `name`: what its client calls it."""
+        names = {self._host, *([name.encode("ascii", "replace")] if name else [])}
+        return self._strict or any(self._gates.must_read(host, self._port) for host in names)
 
     async def carry(self, request: Request, source: Source) -> tuple[Outcome, list[Item]]:
         """One request, of which nothing has gone on: to its server, or answered. What the client said behind it.
@@ -115,7 +123,9 @@ class Gatekeeper:
         case = self._gates.case(held, self._host, self._port, self._span)
         if case is None:
             return await self._let_pass(held, request, source, Plan())
-        self.strict = True
+        self._strict = True
+        if request.upgrade:
+            held.problem = held.problem or "it asks for another protocol"
         if not case.up:
             return await self._let_pass(held, request, source, Plan("work", case, request=held))
         items = deque(source.stream.accept(held=True))

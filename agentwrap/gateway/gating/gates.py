@@ -17,8 +17,9 @@ from agentwrap.gateway.gating.held_request import HeldRequest
 from agentwrap.gateway.link import Link
 from agentwrap.mcp.gate import Gate, Verdict
 from agentwrap.mcp.http import Place, Recognition, asked_at, name_of, place_of, stated_at, value_of
-from agentwrap.policy.layers import Layer
+from agentwrap.policy.layers import Layer, mode_of
 
+_NO_MESSAGE = frozenset((b"HEAD", b"OPTIONS", b"DELETE", b"TRACE", b"CONNECT"))
 _GATES_MAX = 1000
 Tell = Callable[[bytes], Awaitable[None]]
 Fate = Literal["approved", "refused", "expired", "cancelled"]
@@ -73,6 +74,9 @@ class Gates:
         self._gates: dict[bytes, Gate] = {}
         self._waiting: list[Waiting] = []
         self._streams: dict[bytes, Tell] = {}
+        rules = [rule for layer in self._layers for rule in layer.policy.mcp.rules]
+        self._named = {rule.server.text.encode() for rule in rules if rule.server.literal}
+        self._enforces = bool(self._layers) and mode_of(self._layers) != "observe"
         nobody = Gate(self._layers, b"")
         self._agent, self._on_behalf_of = nobody.agent, nobody.on_behalf_of
 
@@ -87,18 +91,19 @@ class Gates:
 
     def case(self, held: HeldRequest, host: bytes, port: int, span: str) -> Case | None:
         """Whether a request is judged, or its answer. `host`, `port`: whom its connection leads to."""
-        if held.head.method not in (b"POST", b"GET") or held.head.upgrade:
+        method = held.head.method.upper()
+        if method in _NO_MESSAGE:
             return None
         place = place_of(held.head.target, host, port)
         found = self.recognition.of_head(held.head.method, place, held.headers)
         of = found if isinstance(found, OfMcp) else None
-        if of is None and held.head.method == b"GET":
+        if of is None and method == b"GET":
             return None
         # What another path of a declared server takes is its, too: its own rules are asked.
         other = self.recognition.at_origin(place, held.headers) if of is None else None
         gate = self.of((of or other or OfMcp(name_of(place))).server)
-        up, down = held.head.method == b"POST" and gate.reads(up=True), gate.reads(up=False)
-        listens = held.head.method == b"GET" and gate.reads(up=True)
+        up, down = method != b"GET" and gate.reads(up=True), gate.reads(up=False)
+        listens = method == b"GET" and gate.reads(up=True)
         if not up and not (of is not None and (down or listens)):
             return None
         session = value_of(held.headers, b"mcp-session-id")
@@ -117,6 +122,20 @@ class Gates:
     def unlisten(self, tell: Tell) -> None:
         """A stream is over."""
         self._streams = {key: one for key, one in self._streams.items() if one != tell}
+
+    def must_read(self, host: bytes, port: int) -> bool:
+        """Whether there are rules for a server at this host and port, so that nothing may go there unread.
+
+        Rules for every server there may be are about what is seen to be one.
+        """
+        if not self._enforces:
+            return False
+        place = place_of(b"/", host, port)
+        known = self.recognition.at_origin(place)
+        if known is None and name_of(place) not in self._named:
+            return False
+        gate = self.of((known or OfMcp(name_of(place))).server)
+        return gate.reads(up=True) or gate.reads(up=False)
 
     def wait(self, case: Case, verdict: Verdict) -> Waiting:
         """A call begins to be held."""

@@ -99,7 +99,8 @@ class Line:
 class Between:
     """A client and a server with a gatekeeper between them."""
 
-    def __init__(self, rules: str = RULES, *, unattended: bool = False) -> None:
+    def __init__(self, rules: str, *, unattended: bool, url: bytes) -> None:
+        self.refusal: Refusal | None = None
         client, ours = tcp_pair()
         server, theirs = tcp_pair()
         for sock in (ours, theirs, client, server):
@@ -107,7 +108,7 @@ class Between:
         self.client, self.server = trio.socket.from_stdlib_socket(client), trio.socket.from_stdlib_socket(server)
         self.line, self._clock, numbers = Line(), count(1), count(1)
         layers = [Layer("flags", policy(rules))]
-        declared = [Declared(b"notes", "mcp.json", url=b"http://mcp.example/mcp")]
+        declared = [Declared(b"notes", "mcp.json", url=url)]
         recognition = Recognition(http_servers(declared))
         self.asks = Asks(self.line.put, self.now, 300.0)
         self.gates = Gates(layers, recognition, self.line, self.asks, self.now, unattended=unattended)  # type: ignore[arg-type]
@@ -128,12 +129,13 @@ class Between:
     async def _settle(verdict: Verdict, _protocol: Protocol) -> Verdict:
         return verdict
 
-    async def carry(self) -> Refusal | None:
+    async def carry(self) -> None:
         try:
-            return await self.inspection.carry(self.meant)
+            self.refusal = await self.inspection.carry(self.meant)
+            if self.refusal is not None:
+                await self.passage.refuse(self.refusal.words)
         except OSError:
             self.passage.cut(b"by the client")
-            return None
         finally:
             self.passage.up_ended()
 
@@ -183,11 +185,16 @@ class Between:
         return [(one.exchange, one.verdict, one.up, one.tool) for one in self.line.of(McpJudged)]
 
 
-def between(body: Callable[[Between], Awaitable[None]], rules: str = RULES, *, unattended: bool = False) -> Between:
+URL = b"http://mcp.example/mcp"
+
+
+def between(
+    body: Callable[[Between], Awaitable[None]], rules: str = RULES, *, unattended: bool = False, url: bytes = URL
+) -> Between:
     made: list[Between] = []
 
     async def main() -> None:
-        one = Between(rules, unattended=unattended)
+        one = Between(rules, unattended=unattended, url=url)
         made.append(one)
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
@@ -543,3 +550,41 @@ def test_answers_that_ask_nothing_pass_as_they_come() -> None:
         await one.answer(coded % len(packed) + packed)
 
     assert between(body).verdicts == []
+
+
+UNREAD = [
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9),
+    b"\x00\x01\x02\x03 hello",
+    b"POST /mcp HTTP/1.1\r\nA: b\nC: d\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("said", UNREAD)
+def test_what_nobody_reads_does_not_go_to_a_server_with_rules(said: bytes) -> None:
+    async def body(one: Between) -> None:
+        await one.client.send(said)
+        with pytest.raises(ConnectionResetError):
+            await one.server.recv(10)
+
+    made = between(body)
+    assert made.refusal is not None
+    assert str(made.refusal.verdict.answer.rule) == "built-in.unread-mcp"
+
+
+@pytest.mark.parametrize("said", UNREAD[1:])
+def test_rules_for_every_server_there_may_be_stop_nothing_else(said: bytes) -> None:
+    async def body(one: Between) -> None:
+        await one.client.send(said)
+        await one.arrived(said)
+
+    rules = '[[mcp]]\nserver = "*"\ntools = ["write_*"]\ndecision = "deny"\n'
+    assert between(body, rules, url=b"").refusal is None
+
+
+def test_a_request_that_asks_for_another_protocol_is_no_way_around() -> None:
+    async def body(one: Between) -> None:
+        await one.client.send(post(call("write_file"), BOTH + b"Upgrade: other\r\nConnection: upgrade\r\n"))
+        assert (await one.message())[0] == 400
+        assert one.nothing_arrived()
+
+    assert [verdict for _, verdict, _, _ in between(body).verdicts] == ["deny"]
