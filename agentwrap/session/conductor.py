@@ -405,8 +405,10 @@ class Session:
         group (setpgid(2)), where nobody would ever continue us. The agent is told to go on by the thread that
         receives our SIGCONT.
         """
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        # Raised before it is let in: what the terminal sent us may be pending as well, and together they are one stop,
+        # since SIGCONT takes back all that are pending (signal(7)). One after the other, `fg` would be needed twice.
         signal.raise_signal(number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         signal.pthread_sigmask(signal.SIG_BLOCK, {number} & WATCHED_SIGNALS)
 
     def _watch_time(self) -> None:
