@@ -230,7 +230,8 @@ def acts_of(use: McpUse, story: Linker, source: Source) -> Iterator[Row]:
 def act_lines(use: McpUse, story: Linker, context: Context) -> Iterator[Line]:
     """A line for each of these."""
     yield line(("the server meanwhile", "title"))
-    if use.ending in ("denied", "expired"):
+    judged_up = use.decision is None or use.decision.data.get("up") is not False
+    if use.ending in ("denied", "expired") and judged_up is use.up:  # and not its answer
         yield line(("  the call never reached it", "dim"))
         return
     shown = 0
