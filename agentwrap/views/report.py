@@ -9,7 +9,7 @@ from agentwrap.evidence.report.reviewed import Review
 from agentwrap.views.styled import Line, Role, line
 
 _ROLES: dict[Outcome, Role] = {"pass": "good", "fail": "deny", "cannot-tell": "gap", "not-applicable": "dim"}
-_SHOWN = 12
+_SHOWN, _ALIKE = 12, 3
 _WIDE = 14
 
 
@@ -36,16 +36,29 @@ def _control(number: int, control: Control, *, full: bool) -> Iterator[Line]:
     yield line((f"{control.outcome:<{_WIDE}} ", role), (f"{number}. {control.title}", "name"), (tested, "dim"))
     if full:
         yield line((f"{'':<{_WIDE}} {control.how}", "dim"))
-    shown = control.exceptions if full else control.exceptions[:_SHOWN]
-    for one in shown:
-        yield _exceptional(one)
-    if (left := control.broken + control.unclear - len(shown)) > 0:
+    shown = 0
+    for alike in _by_kind(control.exceptions):
+        told = alike if full else alike[:_ALIKE]
+        shown += len(told)
+        yield from map(_exceptional, told)
+        if len(told) < len(alike):
+            shown += len(alike) - len(told)
+            yield line((f"{'':<{_WIDE}} and {len(alike) - len(told):,} more like it", "dim"))
+    if (left := control.broken + control.unclear - shown) > 0:
         yield line((f"{'':<{_WIDE}} and {left:,} more", "dim"))
     for note in control.notes:
         yield line((f"{'':<{_WIDE}} note: {text.escape(note)}", "dim"))
     if full:
         told = [f"{framework.name}: {', '.join(ids)}" for framework, ids in evidence_for(control.id)]
         yield line((f"{'':<{_WIDE}} {WORDS} {'; '.join(told)}", "dim"))
+
+
+def _by_kind(exceptions: tuple[Exceptional, ...]) -> list[list[Exceptional]]:
+    """Exceptions of one kind together, in the order in which the kinds came."""
+    kinds: dict[tuple[bool, str], list[Exceptional]] = {}
+    for one in exceptions:
+        kinds.setdefault((one.broken, one.why), []).append(one)
+    return list(kinds.values())
 
 
 def _exceptional(one: Exceptional) -> Line:

@@ -42,6 +42,18 @@ def test_lines_on_a_terminal_tell_each_control_and_its_exceptions(bad: Path, cap
     assert "evidence for NIST SP 800-53 rev. 5: AU-9" in capsys.readouterr().out
 
 
+def test_exceptions_that_are_alike_are_told_three_times_and_counted(tmp_path: Path, capsys: Capture) -> None:
+    story = Story()
+    for _ in range(9):
+        story.decide(story.begin("push"), "deny", "push")
+    path = story.write(tmp_path / "r.agentlog")
+    assert run(["report", *KEY, str(path)]) == 0
+    out = capsys.readouterr().out
+    assert (out.count("it was denied, and it went on"), out.count("and 6 more like it")) == (3, 2)
+    assert run(["report", *KEY, "--full", str(path)]) == 0
+    assert capsys.readouterr().out.count("it was denied, and it went on") == 9
+
+
 def test_json_has_the_hash_of_the_file_and_of_each_row_that_an_exception_names(bad: Path, capsys: Capture) -> None:
     assert run(["report", *KEY, "--json", str(bad)]) == 0
     document = json.loads(capsys.readouterr().out)
