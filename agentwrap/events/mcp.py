@@ -142,8 +142,8 @@ class McpResult(Event, frozen=True, kw_only=True, tag="mcp.result"):
     """A call is over, `at_ns`: its answer, or when it was known that none comes.
 
     `ending`: `tool-error`: a result that says `isError`; `error`: a JSON-RPC error; `denied`: the request did not go
-    on, or its answer did not; `expired`: it was held in vain. `size`, `digest` (SHA-256, hex): of the result. `text`: what
-    of it is text, clipped after 4 KB. `claimed_ns`: how long the server says that it took; nobody checked it.
+    on, or its answer did not; `expired`: it was held in vain. `size`, `digest` (SHA-256, hex): of the result. `text`:
+    what of it is text, clipped after 4 KB. `claimed_ns`: how long the server says that it took; nobody checked it.
     """
 
     call: str
