@@ -98,9 +98,9 @@ class World:
         path.unlink(missing_ok=True)
         return path
 
-    def start(self, words: list[str]) -> "subprocess.Popen[bytes]":
+    def start(self, words: list[str], **more: str) -> "subprocess.Popen[bytes]":
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return self._net.popen(words, env=self.env, cwd=self.folder, **pipes)
+        return self._net.popen(words, env={**self.env, **more}, cwd=self.folder, **pipes)
 
     def run(self, words: list[str]) -> Any:
         started = self.start(words)
@@ -221,3 +221,37 @@ def test_an_approved_call_is_made_once_and_the_next_is_asked_again(world: World,
     rows = events(recording)
     assert [row.data["decision"] for row in rows if row.kind == "mcp.decision"] == ["allow", "deny"]
     assert next(row.data["approver"] for row in rows if row.kind == "ask.answered") == "Jane"
+
+
+def everything() -> list[str]:
+    """The command of the server of the TypeScript package, where that is installed. Skips where it is not."""
+    folder = Path(os.environ.get("AGENTWRAP_MCP_SERVERS") or "none")
+    program = folder / "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+    if not program.is_file():
+        pytest.skip("AGENTWRAP_MCP_SERVERS names no folder with @modelcontextprotocol/server-everything")
+    return ["node", str(program), "streamableHttp"]
+
+
+def test_a_server_on_the_typescript_package(world: World) -> None:
+    server = world.start(everything(), PORT="9200")
+    try:
+        assert server.stderr is not None
+        while b"listening" not in server.stderr.readline():
+            pass
+        url = f"http://{NAME}:9200/mcp"
+        slow = 'trigger-long-running-operation={"duration":1,"steps":3}'
+        calls = ('echo={"message":"hi"}', 'get-sum={"a":1,"b":2}', slow)
+        native = world.run(world.client(url, "legacy", *calls))
+        (world.folder / "sum.toml").write_text(POLICY + RULE.format(decision="deny").replace("write_*", "get-sum"))
+        for options in (WAYS["capture"], ("--policy", "sum.toml")):
+            recording = world.recording("typescript")
+            found = world.run(command(recording, *world.client(url, "legacy", *calls), options=options))
+            if options:
+                assert found.pop("get-sum")[0][0] is True
+                assert found == {name: said for name, said in native.items() if name != "get-sum"}
+            else:
+                assert found == native
+            assert sum(recorded_calls(events(recording)).values()) == 3
+    finally:
+        server.kill()
+        server.communicate()
