@@ -49,8 +49,8 @@ def _control(number: int, control: Control, *, full: bool) -> Iterator[Line]:
     for note in control.notes:
         yield line((f"{'':<{_WIDE}} note: {text.escape(note)}", "dim"))
     if full:
-        told = [f"{framework.name}: {', '.join(ids)}" for framework, ids in evidence_for(control.id)]
-        yield line((f"{'':<{_WIDE}} {WORDS} {'; '.join(told)}", "dim"))
+        named = [f"{framework.name}: {', '.join(ids)}" for framework, ids in evidence_for(control.id)]
+        yield line((f"{'':<{_WIDE}} {WORDS} {'; '.join(named)}", "dim"))
 
 
 def _by_kind(exceptions: tuple[Exceptional, ...]) -> list[list[Exceptional]]:

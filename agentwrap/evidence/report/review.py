@@ -21,7 +21,7 @@ from agentwrap.evidence.report.connections import DECIDED, TRAFFIC, connections
 from agentwrap.evidence.report.controls import CONTROLS, MOST_KEPT, Control, Test
 from agentwrap.evidence.report.decisions import Decisions
 from agentwrap.evidence.report.facts import Facts
-from agentwrap.evidence.report.fields import Row, Source, flag, text, word
+from agentwrap.evidence.report.fields import Row, Source, flag, raw, text, word
 from agentwrap.evidence.report.gaps import gaps
 from agentwrap.evidence.report.net_decisions import KINDS as NETWORK
 from agentwrap.evidence.report.net_decisions import NetDecisions
@@ -192,8 +192,10 @@ def _controls(reader: Reader, verdict: Verdict, facts: Facts) -> list[Control]:
     attributed, results = Attribution(facts, acting, reader.span), Results(facts)
     approvals, decisions = Approvals(facts, asked), Decisions(facts)
     judge = Judge(facts, tools.listings)
-    for story in stories(reader.grouped("call", CALLS), _bodies(reader, "body")):
+    servers = {word(row.data, "session"): raw(row.data, "server") for row in reader.rows(kinds=("mcp.session",))}
+    for story in stories(reader.grouped("call", CALLS), _bodies(reader, "body"), servers):
         attributed.take(story)
+        tools.listed(story)
         again = judge.again(story)
         approvals.take(story, again)
         decisions.take(story, again)

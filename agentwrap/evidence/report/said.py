@@ -43,6 +43,14 @@ def clipped(name: str) -> str:
     return name.encode("utf-8", "surrogateescape")[:_NAME_BYTES].decode("utf-8", "surrogateescape")
 
 
+def raw_result(message: bytes) -> bytes:
+    """The JSON text of a response's `result`; nothing where it has none."""
+    try:
+        return bytes(_object.decode(message).get("result", b""))
+    except _FAULTS:
+        return b""
+
+
 def said(message: bytes) -> tuple[Said, ...] | None:
     """What a message says; of a batch, what each member says. None where it is no JSON-RPC message at all."""
     try:

@@ -3,7 +3,7 @@
 Pure. The rows of one call come one after the other; what is kept of them is bounded.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -13,6 +13,7 @@ from agentwrap.evidence.report.said import Said, said
 KINDS = ("mcp.call", "mcp.decision", "mcp.result", "mcp.message")
 _MOST_ROWS = 64
 _MOST_BATCHED = 100_000
+LISTING = "tools/list"
 ANSWERED = frozenset({"complete", "tool-error", "error", "input-required"})
 
 Body = Callable[[Row], bytes | None]
@@ -65,7 +66,11 @@ class Called(msgspec.Struct, frozen=True):
 
 
 class Story(msgspec.Struct):
-    """One call. `more`: it has more rows of a kind than were kept."""
+    """One call; without a name, a request that no call row tells of.
+
+    `listing`: the answer to `tools/list`. `of_session`: the server that its session is with. `more`: it has more rows
+    of a kind than were kept.
+    """
 
     call: str
     session: str = ""
@@ -74,6 +79,8 @@ class Story(msgspec.Struct):
     responses: list[Message] = []
     decisions: list[Decision] = []
     results: list[tuple[int, str]] = []
+    listing: bytes = b""
+    of_session: bytes = b""
     more: bool = False
 
     @property
@@ -95,18 +102,26 @@ class Story(msgspec.Struct):
         if row is not None:
             return f"{shown(row.server)} {row.tool or row.method}"
         told = next((one.said for one in self.requests if one.said), None)
-        return f"{self.session} {told.tool or told.method}" if told else self.call
+        return f"{shown(self.of_session)} {told.tool or told.method}" if told else self.call
 
     @property
     def server(self) -> bytes:
         """Its server's name."""
         row = self._row
-        return row.server if row is not None else b""
+        return row.server if row is not None else self.of_session
 
     @property
     def up(self) -> bool:
         """Whether the client asks."""
         return self.called[0].up if self.called else self.requests[0].up if self.requests else True
+
+    @property
+    def method(self) -> str:
+        """What is asked, by the request's bytes, or its row."""
+        request = self.request
+        if request is not None and request.said is not None:
+            return request.said.method
+        return self.called[0].method if self.called else ""
 
     @property
     def request(self) -> Message | None:
@@ -149,20 +164,33 @@ class Batches:
         for called in story.called[:1]:
             if not story.requests:
                 found = self._members.get((story.session, called.up, called.id), [])
-                story.requests += [one for one in found if one.said and one.said.is_call][:1]
+                asking = next((one for one in found if one.said and one.said.is_call), None)
+                if asking is not None:
+                    found.remove(asking)
+                    story.requests.append(asking)
             if not story.responses:
                 found = self._members.get((story.session, not called.up, called.id), [])
                 story.responses += [one for one in found if one.said and not one.said.method][:1]
 
 
-def stories(rows: Iterable[Row], body: Body) -> Iterator[Story]:
-    """The calls, one by one. `rows`: of KINDS, in the order of their `call`, those without one first."""
+    def left(self) -> Iterator[tuple[str, Message]]:
+        """Requests among them that belong to no call, with their session."""
+        for (session, _, _), members in self._members.items():
+            yield from ((session, one) for one in members if one.said and one.said.is_call and one.passed)
+
+
+def stories(rows: Iterable[Row], body: Body, servers: Mapping[str, bytes] | None = None) -> Iterator[Story]:
+    """The calls, one by one; also requests of which no call row tells.
+
+    `rows`: of KINDS, in the order of their `call`, those without one first. `servers`: by session.
+    """
+    servers = servers or {}
     batches = Batches()
     story: Story | None = None
     for row in rows:
         call = word(row.data, "call")
         if not call:
-            _loose(row, body, batches)
+            yield from _loose(row, body, batches, servers)
             continue
         if story is None or story.call != call:
             if story is not None:
@@ -173,15 +201,26 @@ def stories(rows: Iterable[Row], body: Body) -> Iterator[Story]:
     if story is not None:
         batches.of(story)
         yield story
+    for session, message in batches.left():
+        yield Story("", session, requests=[message], of_session=servers.get(session, b""))
 
 
-def _loose(row: Row, body: Body, batches: Batches) -> None:
-    if row.kind == "mcp.message" and word(row.data, "sort") == "batch":
-        bytes_ = body(row)
-        members = said(bytes_) if bytes_ is not None else None
-        if members:
-            message = _message(row, kept=True, told=None, body=bytes_ or b"")
-            batches.take(word(row.data, "session"), message, members)
+def _loose(row: Row, body: Body, batches: Batches, servers: Mapping[str, bytes]) -> Iterator[Story]:
+    """A message that belongs to no call: whatever its row calls it, its bytes say whether it is a request."""
+    if row.kind != "mcp.message" or number(row.data, "piece") > 1:
+        return
+    message = _message(row, kept=True, told=None, body=b"")
+    bytes_ = body(row) if not message.ours else None
+    members = said(bytes_) if bytes_ is not None else None
+    if bytes_ is None or not members:
+        return
+    session = word(row.data, "session")
+    message = msgspec.structs.replace(message, body=bytes_)
+    if bytes_.lstrip(b" \t\r\n")[:1] == b"[":
+        batches.take(session, message, members)
+    elif members[0].is_call and message.passed:
+        asked = msgspec.structs.replace(message, said=members[0], id=members[0].id)
+        yield Story("", session, requests=[asked], of_session=servers.get(session, b""))
 
 
 def _message(row: Row, *, kept: bool, told: Said | None, body: bytes) -> Message:
@@ -226,3 +265,5 @@ def _take_message(story: Story, row: Row, body: Body) -> None:
         story.requests.append(_message(row, kept=kept, told=told, body=bytes_ or b""))
     else:
         story.responses.append(_message(row, kept=kept, told=told, body=b""))
+        if bytes_ and story.method == LISTING and not flag(row.data, "ours"):
+            story.listing = bytes_

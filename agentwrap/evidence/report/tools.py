@@ -8,7 +8,10 @@ from collections.abc import Callable
 from agentwrap.evidence.report.controls import Control, Test
 from agentwrap.evidence.report.facts import MCP, Facts
 from agentwrap.evidence.report.fields import Row, raw, shown, word
+from agentwrap.evidence.report.said import raw_result
+from agentwrap.evidence.report.story import Story
 from agentwrap.mcp.normal_form import tool_digest
+from agentwrap.mcp.strict import listed_tools
 from agentwrap.policy.layers import pinned_digest
 
 KIND = "mcp.tool"
@@ -22,12 +25,15 @@ class Tools:
     def __init__(self, facts: Facts, definition: Callable[[Row], bytes | None]) -> None:
         self._facts, self._definition = facts, definition
         self._digests: dict[tuple[bytes, bytes], tuple[int, str]] = {}
+        self._told: set[tuple[bytes, str]] = set()
+        self._too_many = False
         self._unreadable = any(one.unreadable for one in facts.policies)
         self.listings: dict[bytes, list[tuple[int, bytes]]] = {}
         self._test = Test(
             "tools",
             "The digest of each definition was computed again from its recorded bytes in normal form and compared with "
-            "its row, with the listing before, and with what the policy's text pins.",
+            "its row, with the listing before, and with what the policy's text pins; listings were read again for "
+            "tools without a row.",
         )  # fmt: skip
 
     def take(self, row: Row) -> None:
@@ -45,12 +51,23 @@ class Tools:
         digest = tool_digest(definition)
         if digest != word(data, "digest"):
             test.fails("its row has another digest than its definition", row.seq, about=told)
+        if len(self._told) < _MOST:
+            self._told.add((server, digest))
+        else:
+            self._too_many = True
         pin = pinned_digest(self._facts.layers, shown(server), shown(name))
         if pin:
             listed = self.listings.setdefault(server, [])
             if len(listed) < _MOST_LISTED:
                 listed.append((row.seq, definition))
         self._compare(row, (server, name), digest, pin, told)
+
+    def listed(self, story: Story) -> None:
+        """The answer to a `tools/list`: every tool in it has to have a row."""
+        for definition in listed_tools(raw_result(story.listing)) if story.listing else ():
+            if (story.server, tool_digest(definition)) not in self._told and not self._too_many:
+                self._test.fails("a tool was listed that no row tells of", *story.rows, about=story.name)
+                return
 
     def _compare(self, row: Row, key: tuple[bytes, bytes], digest: str, pin: str, told: str) -> None:
         test = self._test

@@ -196,3 +196,19 @@ def test_a_cancelled_call_has_an_outcome_and_an_answer_that_is_missing_cannot_be
     assert whys(story, tmp_path, "outcome") == ("pass", [])
     story.answer(story.begin(), sent=False)
     assert whys(story, tmp_path, "outcome") == ("cannot-tell", ["the answer itself is not in the recording"])
+
+
+def test_a_request_that_its_row_calls_something_else_is_a_call_all_the_same(tmp_path: Path) -> None:
+    request = b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"push","arguments":{}}}'
+    for sort, message in (("notification", request), ("invalid", request), ("batch", b"[" + request + b"]")):
+        story = Story()
+        story.fine()
+        story.message(message, up=True, sort=sort)
+        assert whys(story, tmp_path, "attributed") == ("fail", ["a request passed that no call row tells of"])
+        assert whys(story, tmp_path, "decided") == ("fail", ["the rules deny it, and it was not denied"])
+        assert whys(story, tmp_path, "outcome")[0] == "fail"
+    story = Story()
+    story.fine()
+    story.message(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}', up=False, sort="notification")
+    story.message(request, up=True, sort="invalid", passed=False)
+    assert whys(story, tmp_path, "attributed") == ("pass", [])
