@@ -136,7 +136,10 @@ def compare(options: argparse.Namespace) -> list[Measured]:
                 except (RuntimeError, subprocess.TimeoutExpired) as error:
                     if "agentwrap" in one.name or one.name == DIRECT:
                         raise
-                    one.missing = str(error).strip().rpartition("\n")[2][:100]
+                    if isinstance(error, subprocess.TimeoutExpired):
+                        one.missing = f"it takes more than {error.timeout:.0f} s"
+                    else:
+                        one.missing = str(error).strip().rpartition("\n")[2][:100]
                     continue
                 one.samples.append(sample)
                 shown = ", ".join(f"{key} {value:,.2f}" for key, value in sample.items())
@@ -171,7 +174,7 @@ A client and a server in Python that answers at once; all of it shares this mach
 takes time from both. `p50`, `p99`: of a call, one after the other. `messages/s`: calls written without waiting, both
 directions counted; `ten at once`: the same with ten servers. A line of that length is one call's arguments.
 `with rules`: every call is judged by the policy before it goes on. Every recording of agentwrap's is checked to tell of
-every call. Medians of the rounds.
+every call. Others get a tenth of the pipelined calls. Medians of the rounds.
 """
 
 
