@@ -1,6 +1,7 @@
 """A relay on its own: tests play the tracer, clients and servers, and read what the supervisor is told."""
 
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -122,6 +123,14 @@ class Relayed:
             pair.close()
             process.kill()
             process.wait()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The relay stands still: several things happen at once for it."""
+        os.kill(self.relay.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.relay.pid, os.WSTOPPED | os.WNOWAIT)
+        yield
+        os.kill(self.relay.pid, signal.SIGCONT)
 
     def told(self, *, up: bool, session: int = 1) -> bytes:
         return b"".join(

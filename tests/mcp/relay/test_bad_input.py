@@ -258,8 +258,7 @@ def test_a_relay_that_is_stopped_goes_on() -> None:
         assert os.read(pair.stdin, 9) == b"x"
         os.kill(relayed.relay.pid, signal.SIGSTOP)
         os.write(pair.write, b"y")
-        while os.waitid(os.P_PID, relayed.relay.pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG) is None:
-            pass
+        os.waitid(os.P_PID, relayed.relay.pid, os.WSTOPPED | os.WNOWAIT)
         relayed.relay.keep_going()
         assert os.read(pair.stdin, 9) == b"y"
         os.kill(relayed.relay.pid, signal.SIGSTOP)

@@ -188,9 +188,11 @@ def test_a_client_that_left_is_seen_by_the_server(kind: Kind) -> None:
 def test_what_was_on_its_way_to_nobody_is_told() -> None:
     with Relayed() as relayed:
         pair = relayed.session()
-        with relayed.heard.slow:
-            pair.close("read")
+        os.write(pair.write, b"x")
+        assert os.read(pair.stdin, 9) == b"x"
+        with relayed.stopped():
             os.write(pair.stdout, b"last words\n")
+            pair.close("read")
         pair.close("stdout", "write", "stdin")
         relayed.closed()
     assert relayed.told(up=False) == b"last words\n"
