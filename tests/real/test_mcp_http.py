@@ -38,6 +38,12 @@ tools = ["write_*"]
 decision = "{decision}"
 reason = "A person looks at what servers write."
 """
+SAMPLING = """
+[[mcp]]
+server = "everything"
+methods = ["sampling/createMessage"]
+decision = "deny"
+"""
 WAYS = {
     "capture": (),
     "wall": ("--policy", "policy.toml", "--tier", "wall"),
@@ -183,6 +189,21 @@ def test_a_denied_call_never_reaches_the_server(world: World, tier: str, url: st
     assert decisions == [("deny", "write_note")]
     endings = {row.data["tool"]: row.data["ending"] for row in rows if row.kind == "mcp.result" and "tool" in row.data}
     assert endings == {"write_note": "denied", "test_simple_text": "complete"}
+
+
+@pytest.mark.parametrize(("url", "mode"), [(PLAIN, "legacy"), (OLD, "sse"), (TLS, "legacy")])
+def test_a_server_that_must_not_ask_is_told_so(world: World, url: str, mode: str) -> None:
+    (world.folder / "sampling.toml").write_text(POLICY + SAMPLING)
+    recording = world.recording("sampling")
+    words = world.client(url, mode, 'test_sampling={"prompt":"x"}', "test_simple_text={}")
+    found = world.run(command(recording, *words, options=("--policy", "sampling.toml")))
+    assert "sampled" not in found  # the client was never asked
+    [told] = found["test_sampling"]
+    assert told[0] == "failed"  # the server says what it was told
+    assert "agentwrap denied" in told[2]
+    assert found["test_simple_text"][0][0] is False
+    decisions = [row.data for row in events(recording) if row.kind == "mcp.decision"]
+    assert [(one["decision"], one["method"]) for one in decisions] == [("deny", "sampling/createMessage")]
 
 
 def say(world: World, *words: str) -> None:

@@ -38,7 +38,7 @@ class Plan(msgspec.Struct, eq=False):
     """What is done with the answer to a request. `case`: its messages are judged. `exchange`: its number.
 
     `begun`: the client has the head of a stream of ours already, and waits for the answer to `id` (JSON text).
-    `request`: what it was asked with.
+    `request`: what it was asked with. `endpoint`: where its server wants messages, if that is elsewhere.
     """
 
     mode: Literal["pass", "work"] = "pass"
@@ -47,6 +47,7 @@ class Plan(msgspec.Struct, eq=False):
     begun: bool = False
     id: bytes = b""
     request: HeldRequest | None = None
+    endpoint: bytes = b""
 
 
 class Downward:

@@ -21,7 +21,7 @@ from agentwrap.gateway.http_head import Forward, Item, Request, RequestStream
 from agentwrap.gateway.proxying.sides import Side
 from agentwrap.gateway.relay import close
 from agentwrap.mcp.gate import Verdict
-from agentwrap.mcp.http import request_says
+from agentwrap.mcp.http import request_says, stated_at
 
 _PROGRESS_S, _REPLY_S = 5.0, 5.0
 _AHEAD_MAX = 1 << 16
@@ -334,7 +334,11 @@ class Gatekeeper:
     # What servers say
 
     def _endpoint(self, plan: Plan, stated: bytes) -> None:
-        if plan.case is not None and plan.case.listens:
+        if plan.case is None:
+            return
+        where = stated_at(plan.case.place, stated.strip())
+        plan.endpoint = where[where.find(b"/") :]
+        if plan.case.listens:
             self._gates.listen(plan.case, stated, self._put_into_stream)
 
     async def _put_into_stream(self, message: bytes) -> None:
@@ -393,7 +397,7 @@ class Gatekeeper:
             if side is None:
                 return
             try:
-                await side.send([our_answers.posted(plan.request.head, message)])
+                await side.send([our_answers.posted(plan.request.head, plan.endpoint, message)])
                 await side.read()
             except (OSError, trio.ClosedResourceError):
                 pass  # it has gone meanwhile

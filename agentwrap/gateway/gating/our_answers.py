@@ -49,10 +49,10 @@ def answer(message: bytes, headers: Headers, *, close: bool, status: int = 200) 
     return _head(status, (b"Content-Type: " + kind, b"Content-Length: %d" % len(message)), close=close) + message
 
 
-def posted(head: RequestHead, message: bytes) -> bytes:
-    """A message of a client whose last request had this head; the connection ends with it."""
+def posted(head: RequestHead, target: bytes, message: bytes) -> bytes:
+    """A message of a client whose last request had this head, to its target or another; the connection ends with it."""
     kept = [(name, value) for name, value in head.headers if name.lower() in _KEPT]
-    lines = [b"POST %b HTTP/1.1" % head.target, *(name + b": " + value for name, value in kept)]
+    lines = [b"POST %b HTTP/1.1" % (target or head.target), *(name + b": " + value for name, value in kept)]
     lines += [b"Content-Type: " + _JSON, b"Accept: application/json, " + _STREAM, b"Connection: close"]
     return b"\r\n".join([*lines, b"Content-Length: %d" % len(message), b"", b""]) + message
 
