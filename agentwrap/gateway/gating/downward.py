@@ -57,8 +57,12 @@ class Downward:
     """
 
     def __init__(self, judge: Judge, endpoint: Endpoint) -> None:
-        self.active = False
         self._judge, self._endpoint = judge, endpoint
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """What the server has said is over and done with."""
+        self.active = False
         self._answers = ServerAnswers()
         self._plans: deque[Plan] = deque()
         self._work: _Work | None = None

@@ -107,7 +107,9 @@ class Gatekeeper:
 
     def turn(self, host: bytes, port: int) -> None:
         """The connection leads elsewhere from here on: a proxy on the way made a tunnel."""
-        self._host, self._port = host, port
+        if (host, port) != (self._host, self._port):
+            self._host, self._port = host, port
+            self.down.begin_anew()
 
     def must_read(self, name: str = "") -> bool:
         """Whether nothing may go on unread: there are rules for this server. `name`: what its client calls it."""

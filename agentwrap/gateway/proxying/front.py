@@ -168,7 +168,7 @@ class _Conversation:
                 await self._say(refusal(502, failure, head=request.method == b"HEAD"))
                 return None
         assert self._leg is not None
-        if self._keeper is not None and not request.upgrade:
+        if self._keeper is not None:
             outcome, more = await self._keeper.carry(msgspec.structs.replace(request, raw=meant.head), self)
             return more if outcome == "on" else None
         return self._stream.accept() if await self._leg.send(meant.head) else None

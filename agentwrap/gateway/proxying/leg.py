@@ -70,26 +70,31 @@ class Leg:
 
     async def carry_back(self) -> None:
         """Server to client, until the server ends; then the client is told so, unless `leave` came first."""
-        with self._scope:
-            try:
-                while pieces := await self._side.read():
-                    for data in pieces:
-                        await self._give(await self.gate.take(data) if self.gate is not None else data)
-                        self.down_bytes += len(data)
-                        if self.tap.active:
-                            self.tap.down(data)
-                            await self._room()
-                        self._observe(data)
-                if self.gate is not None:
-                    await self._give(await self.gate.end())
-                self.tap.down_ended()
-                if self._side.cut_short:
-                    self.detail = b"the server ended TLS without a word"
-                await self._client.end()
-            except (OSError, trio.ClosedResourceError):
-                self._cut(b"by the server")
-        self.over.set()
-        self._observe(b"")
+        try:
+            with self._scope:
+                await self._carry_back()
+        finally:  # also where everything ends, and this with it: `leave` waits for it
+            self.over.set()
+            self._observe(b"")
+
+    async def _carry_back(self) -> None:
+        try:
+            while pieces := await self._side.read():
+                for data in pieces:
+                    await self._give(await self.gate.take(data) if self.gate is not None else data)
+                    self.down_bytes += len(data)
+                    if self.tap.active:
+                        self.tap.down(data)
+                        await self._room()
+                    self._observe(data)
+            if self.gate is not None:
+                await self._give(await self.gate.end())
+            self.tap.down_ended()
+            if self._side.cut_short:
+                self.detail = b"the server ended TLS without a word"
+            await self._client.end()
+        except (OSError, trio.ClosedResourceError):
+            self._cut(b"by the server")
 
     async def _give(self, data: bytes) -> None:
         if data:

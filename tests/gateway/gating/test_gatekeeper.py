@@ -99,7 +99,7 @@ class Line:
 class Between:
     """A client and a server with a gatekeeper between them."""
 
-    def __init__(self, rules: str, *, unattended: bool, url: bytes) -> None:
+    def __init__(self, rules: str, *, unattended: bool, url: bytes, proxy: bool) -> None:
         self.refusal: Refusal | None = None
         client, ours = tcp_pair()
         server, theirs = tcp_pair()
@@ -120,7 +120,7 @@ class Between:
         self.passage.gate = self.keeper.down
         judge = PassingJudge()
         self.inspection = Inspection(judge, KnownNames(), self.passage, self._settle, keeper=self.keeper)
-        self.meant = Meant(judge.authority("mcp.example", 80), None)
+        self.meant = Meant(judge.authority("proxy.example" if proxy else "mcp.example", 3128 if proxy else 80), None)
 
     def now(self) -> int:
         return next(self._clock)
@@ -189,12 +189,13 @@ URL = b"http://mcp.example/mcp"
 
 
 def between(
-    body: Callable[[Between], Awaitable[None]], rules: str = RULES, *, unattended: bool = False, url: bytes = URL
+    body: Callable[[Between], Awaitable[None]], rules: str = RULES, *, unattended: bool = False, url: bytes = URL,
+    proxy: bool = False,
 ) -> Between:
     made: list[Between] = []
 
     async def main() -> None:
-        one = Between(rules, unattended=unattended, url=url)
+        one = Between(rules, unattended=unattended, url=url, proxy=proxy)
         made.append(one)
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
@@ -588,3 +589,21 @@ def test_a_request_that_asks_for_another_protocol_is_no_way_around() -> None:
         assert one.nothing_arrived()
 
     assert [verdict for _, verdict, _, _ in between(body).verdicts] == ["deny"]
+
+
+def test_a_proxy_on_the_way_makes_no_difference() -> None:
+    async def body(one: Between) -> None:
+        await one.client.send(post(call("write_file"), path=b"http://mcp.example/mcp"))
+        assert json.loads((await one.message())[1])["result"]["isError"]
+        request = b"CONNECT mcp.example:80 HTTP/1.1\r\nHost: mcp.example:80\r\n\r\n"
+        await one.client.send(request)
+        await one.arrived(request)
+        await one.answer(b"HTTP/1.1 200 OK\r\n\r\n")
+        allowed = post(call("read_file"))
+        await one.client.send(allowed + post(call("write_file")))
+        await one.arrived(allowed)
+        await one.answer()
+        assert json.loads((await one.message())[1])["result"]["isError"]
+        assert one.nothing_arrived()
+
+    assert [tool for _, _, _, tool in between(body, proxy=True).verdicts] == [b"write_file"] * 2
