@@ -66,7 +66,7 @@ ALLOWED: dict[str, set[str]] = {
 PURE = {
     *("events", "errors", "text", "policy", "export", "views", "models", "gateway.capture", "claims.lines"),
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
-    *("recording.lists", "recording.spans", "recording.model_spans", "recording.span_row"),
+    *("recording.lists", "recording.former_views", "recording.spans", "recording.model_spans", "recording.span_row"),
     *("evidence.linking", "evidence.turns", "evidence.mcp_calls"),
     *("evidence.tool_arguments", "evidence.messages", "evidence.contexts"),
     *(f"evidence.report.{name}" for name in ("controls", "fields", "facts", "principal", "reviewed", "said", "story")),

@@ -8,6 +8,7 @@ from typing import Literal
 
 from agentwrap.evidence.rebuilt import RebuiltSpans
 from agentwrap.recording.lists import hashes_in, name_and_depth
+from agentwrap.recording.former_views import is_former
 from agentwrap.recording.output import schema_text
 from agentwrap.recording.reader import Reader
 
@@ -44,7 +45,7 @@ class Findings:
 def check_schema(reader: Reader, findings: Findings) -> str:
     """SQLite's integrity check, and the schema text against ours: no table, view or trigger more or less.
 
-    Views may be missing: an earlier version had fewer, and nothing is read through them.
+    Views may be missing, or former ones: an earlier version had fewer or others, and nothing is read through them.
     """
     said = reader.connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if said != "ok":
@@ -53,7 +54,8 @@ def check_schema(reader: Reader, findings: Findings) -> str:
         fresh.executescript(schema_text())
         ask = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
         found, expected = set(reader.connection.execute(ask)), set(fresh.execute(ask))
-        if found - expected or any(kind != "view" for kind, *_ in expected - found):
+        strange = {one for one in found - expected if one[0] != "view" or not is_former(one[1], one[3] or "")}
+        if strange or any(kind != "view" for kind, *_ in expected - found):
             findings.add("tampered", None, "the tables and views are not those of the format")
     return "SQLite finds nothing wrong; the schema is the format's"
 

@@ -107,6 +107,9 @@ def test_a_file_cut_short_is_truncated(good: Path) -> None:
     assert word(good)[0] == "truncated"
 
 
+FORMER_VIEW = """CREATE VIEW decision AS
+  SELECT seq, at_ns, span, pid, kind, subject, verdict, data ->> 'why' AS why
+  FROM event WHERE verdict IS NOT NULL"""
 EDITS: list[tuple[str, list[str], tuple[str, int | None]]] = [
     ("subject", ["UPDATE event SET subject = 'x' WHERE seq = 7"], ("tampered", 7)),
     ("time", ["UPDATE event SET at_ns = at_ns + 1 WHERE seq = 3"], ("tampered", 3)),
@@ -157,6 +160,9 @@ EDITS: list[tuple[str, list[str], tuple[str, int | None]]] = [
      ("tampered", None)),
     ("view", ["DROP VIEW gap", "CREATE VIEW gap AS SELECT 1 AS seq WHERE 0"], ("tampered", None)),
     ("view removed", ["DROP VIEW gap"], ("tampered", None)),
+    ("former view", ["DROP VIEW decision", FORMER_VIEW], ("tampered", None)),
+    ("former view of another name", ["DROP VIEW decision", "DROP VIEW gap",
+                                     FORMER_VIEW.replace("VIEW decision", "VIEW gap")], ("tampered", None)),
     ("table added", ["CREATE TABLE extra(x)"], ("tampered", None)),
     ("trigger", ["CREATE TRIGGER t AFTER INSERT ON event BEGIN SELECT 1; END"], ("tampered", None)),
     ("index", ["DROP INDEX event_kind"], ("tampered", None)),
@@ -172,6 +178,7 @@ BLANKED: dict[str, tuple[str, int | None]] = {
     "checkpoints removed": ("torn", None),  # without its close record it is no closed file any more
     "seal": ("intact", None),
     "view removed": ("intact", None),  # as in a file of an earlier version, which had fewer
+    "former view": ("intact", None),  # or others
     "nothing but a new layout": ("intact", None),  # which is what a snapshot is
 }
 
