@@ -19,7 +19,7 @@ EXIT_CODES: Rows = (
     ("0", "fine"),
     ("1", "something was found: violated, tampered, a failed check; an answer came too late"),
     ("2", "wrong usage, or the recording cannot be read"),
-    ("3", "clean, but what was required was not covered"),
+    ("3", "clean, but what was required was not covered; a control of a report cannot be told (--fail-on cannot-tell)"),
     ("130", "ended by Ctrl-C"),
     ("141", "the reader of the output went away"),
 )
