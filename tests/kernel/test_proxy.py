@@ -193,3 +193,24 @@ def test_a_change_of_protocol_an_early_answer_and_a_body_in_chunks(world: World)
     ran = proxy.end()
     assert ran.status == 0
     assert [cause for cause in ran.gaps() if cause == "gateway-fault"] == []
+
+
+def test_it_ends_with_connections_that_are_kept_open(world: World) -> None:
+    """Clients keep theirs for the next call: nothing is under way, and nothing is lost."""
+
+    def talk(connection: socket.socket) -> None:
+        while connection.recv(65536):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    world.serve(world.net.listen("203.0.113.10", 8200), talk)
+    proxy = Proxy(world)
+    with world.net.stream("127.0.0.1") as client:
+        client.settimeout(300)
+        client.connect(("127.0.0.1", int(proxy.address.rpartition(":")[2])))
+        client.sendall(b"GET /+/http/203.0.113.10:8200/v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"\r\n\r\nok"):
+            answer += client.recv(65536)
+        ran = proxy.end()
+    assert (ran.status, ran.gaps()) == (0, []), ran.stderr
+    assert exchanges(ran) == [("http", "203.0.113.10", "/v1/models")]
