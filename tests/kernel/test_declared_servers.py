@@ -166,6 +166,16 @@ def test_a_server_by_hand_inside_of_a_run_belongs_to_that_run(work: Path) -> Non
     assert list(work.parent.rglob("*.agentlog")) == [run.recording]
 
 
+def test_a_server_that_rules_are_about_keeps_its_declared_name(work: Path) -> None:
+    """Else an agent would only have to call it otherwise to get around them."""
+    file = declare(work / ".mcp.json", sys.executable, "srv.py")
+    rules = '[[mcp]]\nserver = "mine"\ntools = ["no_such"]\ndecision = "deny"\n'
+    policy = work.parent / "policy.toml"
+    policy.write_text(f'version = 1\nname = "p"\nmode = "observe"\n{rules}')
+    words = [*AGENTWRAP, "mcp", "--name", "other", "--", sys.executable, "srv.py"]
+    assert sessions(run_client(work, client(*words), "--policy", str(policy))) == [("mine", "config", str(file))]
+
+
 @pytest.mark.parametrize("words", [["mcp"], ["mcp", "--no-such-option"], ["mcp", "--", "no-such-server"]])
 def test_what_keeps_a_server_from_beginning_is_said_on_standard_error_alone(work: Path, words: list[str]) -> None:
     done = subprocess.run([*AGENTWRAP, *words], capture_output=True, cwd=work, env=environment(work.parent), timeout=60)

@@ -143,6 +143,9 @@ class Interposer:
         name = self._by_hand.pop(process.span, b"")
         if not name and process.parent is None:
             name, self._root_server = self._root_server, b""
+        elif self._gated and name and (declared := self._matcher.match(path, argv, cwd)) is not None:
+            # Rules go by the declared name: an agent would only have to call a server otherwise to get around them.
+            return _server_of(declared, path, argv)._replace(by_hand=True)
         if name:
             return Server(name, "hand", b"", True, path, argv)
         declared = self._matcher.match(path, argv, cwd)
