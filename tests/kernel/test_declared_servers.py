@@ -171,7 +171,8 @@ def test_a_server_that_rules_are_about_keeps_its_declared_name(work: Path) -> No
     file = declare(work / ".mcp.json", sys.executable, "srv.py")
     rules = '[[mcp]]\nserver = "mine"\ntools = ["no_such"]\ndecision = "deny"\n'
     policy = work.parent / "policy.toml"
-    policy.write_text(f'version = 1\nname = "p"\nmode = "observe"\n{rules}')
+    rest = '[network]\ndefault = "allow"\n[files]\nwrite = { default = "allow" }\n'
+    policy.write_text(f'version = 1\nname = "p"\nmode = "enforce"\n{rest}{rules}')
     words = [*AGENTWRAP, "mcp", "--name", "other", "--", sys.executable, "srv.py"]
     assert sessions(run_client(work, client(*words), "--policy", str(policy))) == [("mine", "config", str(file))]
 
