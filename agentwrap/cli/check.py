@@ -51,8 +51,8 @@ def command(
     verify`.
 
     With --policy, connections, lookups, changes of files, programs, reads and calls of MCP servers are judged as that
-    policy would have judged them; nothing is undone by it. A recording that was made through the gateway is judged by name; what another
-    one cannot tell (the name behind an address) is told as such.
+    policy would have judged them; nothing is undone by it. A recording that was made through the gateway is judged by
+    name; what another one cannot tell (the name behind an address) is told as such.
     """
     requirements = default_requirements() if require is None else parse_requirements(require)
     path = Path(file) if file is not None else reading.latest()

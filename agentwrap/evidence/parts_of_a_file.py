@@ -7,8 +7,8 @@ from itertools import zip_longest
 from typing import Literal
 
 from agentwrap.evidence.rebuilt import RebuiltSpans
-from agentwrap.recording.lists import hashes_in, name_and_depth
 from agentwrap.recording.former_views import is_former
+from agentwrap.recording.lists import hashes_in, name_and_depth
 from agentwrap.recording.output import schema_text
 from agentwrap.recording.reader import Reader
 

@@ -1,4 +1,4 @@
-"""Views as earlier versions of this format had them: a file that is older than its reader is not tampered with. Pure."""
+"""Views as earlier versions of this format had them: a file older than its reader is not tampered with. Pure."""
 
 from hashlib import sha256
 

@@ -236,7 +236,8 @@ def fetch(url): return urllib.request.urlopen(url, timeout=300).read().decode().
 print(fetch("http://203.0.113.9/"))
 print(fetch("http://[2001:db8::1]:8080/"))
 def options():
-    s = socket.socket(); s.setsockopt(6, 1, 1); s.setsockopt(1, 9, 1); s.settimeout(300); s.connect(("198.51.100.1", 80))
+    s = socket.socket(); s.setsockopt(6, 1, 1); s.setsockopt(1, 9, 1); s.settimeout(300)
+    s.connect(("198.51.100.1", 80))
     return s.getsockopt(6, 1), s.getsockopt(1, 9), s.getpeername()
 print(options())
 async def one(i):

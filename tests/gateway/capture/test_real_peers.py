@@ -202,7 +202,8 @@ def test_http_clients(http: Between, client: Callable[[str], None]) -> None:
 def test_a_client_that_waits_for_100(http: Between, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(LARGE)
     command = ["curl", "-sS", "--noproxy", "*", "--data-binary", f"@{tmp_path / 'large'}", "-H", "Expect: 100-continue"]
-    done = subprocess.run([*command, f"http://127.0.0.1:{http.port}/echo"], capture_output=True, timeout=300, check=True)
+    url = f"http://127.0.0.1:{http.port}/echo"
+    done = subprocess.run([*command, url], capture_output=True, timeout=300, check=True)
     http.close()
     only = http.taps[0].only
     assert done.stdout == only.sent == only.received == LARGE
