@@ -81,6 +81,9 @@ class World:
             assert running.stdout is not None
             assert running.stdout.readline().startswith(b"ready"), (folder / "errors").read_text()[-2000:]
         (folder / "policy.toml").write_text(POLICY)
+        # Nothing but messages is judged: the run keeps the machine's network.
+        watched = POLICY.replace('default = "deny"', 'default = "allow"').replace(f'allow = ["{NAME}"]\n', "")
+        (folder / "watched.toml").write_text(watched + RULE.format(decision="deny"))
         for decision in ("deny", "approve"):
             (folder / f"{decision}.toml").write_text(POLICY + RULE.format(decision=decision))
         (folder / "runtime").mkdir(mode=0o700)
@@ -170,13 +173,16 @@ NOTE = '{{"path":"{0}/note","words":"x"}}'
 
 @pytest.mark.parametrize(
     ("tier", "url", "mode"),
-    [("wall", PLAIN, "legacy"), ("wall", OLD, "sse"), ("wall", TLS, "auto"), ("guard", PLAIN, "auto")],
+    [
+        *(("wall", PLAIN, "legacy"), ("wall", OLD, "sse"), ("wall", TLS, "auto"), ("guard", PLAIN, "auto")),
+        *(("watched", PLAIN, "auto"), ("watched", TLS, "legacy")),
+    ],
 )
 def test_a_denied_call_never_reaches_the_server(world: World, tier: str, url: str, mode: str) -> None:
     calls = (f"write_note={NOTE.format(world.folder)}", "test_simple_text={}")
     world.called()
     recording = world.recording("denied")
-    options = ("--policy", "deny.toml", "--tier", tier)
+    options = ("--policy", "watched.toml") if tier == "watched" else ("--policy", "deny.toml", "--tier", tier)
     found = world.run(command(recording, *world.client(url, mode, *calls), options=options))
     [[is_error, text]] = found["write_note"]
     assert is_error
@@ -187,6 +193,7 @@ def test_a_denied_call_never_reaches_the_server(world: World, tier: str, url: st
     rows = events(recording)
     decisions = [(row.data["decision"], row.data["tool"]) for row in rows if row.kind == "mcp.decision"]
     assert decisions == [("deny", "write_note")]
+    assert bool([row for row in rows if row.kind == "net.decision"]) is (tier != "watched")
     endings = {row.data["tool"]: row.data["ending"] for row in rows if row.kind == "mcp.result" and "tool" in row.data}
     assert endings == {"write_note": "denied", "test_simple_text": "complete"}
 
