@@ -109,7 +109,8 @@ class Gate:
         try:
             messages, batch = read(message)
         except Ambiguous as error:
-            return (self._ambiguous(message, error),)
+            unjudged = self._beyond_numbers(message, up=up) if error.kind == "number" else None
+            return unjudged or (self._ambiguous(message, error),)
         if not batch:
             return (self._judge(messages[0], up=up),)
         return self._whole(messages, [self._judge(one, up=up) for one in messages])
@@ -262,14 +263,16 @@ class Gate:
         """A tool that was listed with another definition than the pinned one stays another one."""
         for definition in listed_tools(message.raw_result):
             try:
-                name = parse(definition).get("name")
-            except (Ambiguous, AttributeError):
-                continue
-            pins = self._pins.get(name, ()) if isinstance(name, str) else ()
-            if pins and (digest := tool_digest(definition)) != self._listed.get(name):
+                tool = parse(definition, huge=True)
+            except Ambiguous:
+                names = list(self._pins)  # it may be any of them
+            else:
+                named = tool.get("name") if isinstance(tool, dict) else None
+                names = [named] if isinstance(named, str) and named in self._pins else []
+            for name in names:
                 before = self._listed.get(name)
-                if before is None or all(pin.digest == before for pin in pins):
-                    self._listed[name] = digest
+                if before is None or all(pin.digest == before for pin in self._pins[name]):
+                    self._listed[name] = tool_digest(definition)
 
     def _whole(self, messages: Sequence[Message], verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
         """A batch: what is wrong with one member is wrong with all."""
@@ -301,12 +304,21 @@ class Gate:
         whole = b"[" + b",".join(said) + b"]" if said else b""
         return (msgspec.structs.replace(told[0], answer=whole), *told[1:])
 
+    def _beyond_numbers(self, text: bytes, *, up: bool) -> tuple[Verdict, ...] | None:
+        """Numbers beyond a double matter only where arguments are judged: None if they may be."""
+        try:
+            messages, batch = read(text, huge=True)
+        except Ambiguous:
+            return None
+        if any(self._is_about(one.method) for one in messages):
+            return None
+        verdicts = [self._judge(one, up=up) for one in messages]
+        return self._whole(messages, verdicts) if batch else (verdicts[0],)
+
     def _ambiguous(self, text: bytes, error: Ambiguous) -> Verdict:
-        """What has no single meaning does not go on, unless it is no request for any reader."""
+        """What has no single meaning does not go on."""
         found = loose(text)
         raw_id, method = found if found is not None else (b"", "")
-        if error.kind == "number" and found is not None and not self._is_about(method):
-            return _PASSED
         answer = calls.ambiguous(error)
         told = answers.error(raw_id, answers.denial_text(answer, f"a message to {self._name}"), str(answer.rule))
         response = found is not None and bool(raw_id) and not method

@@ -87,9 +87,16 @@ class Message(msgspec.Struct, frozen=True):
     raw_result: bytes = b""
 
 
-def read(text: bytes) -> tuple[list[Message], bool]:
-    """The messages of a text, and whether it is a batch. Raises Ambiguous, and nothing else, for whatever bytes."""
-    value = parse(text)
+def read(text: bytes, *, huge: bool = False) -> tuple[list[Message], bool]:
+    """The messages of a text, and whether it is a batch. Raises Ambiguous, and nothing else, for whatever bytes.
+
+    `huge`: with numbers beyond a double, to see whether anybody has to look at them.
+    """
+    # White space to JSON (RFC 8259, 2), the end of a line to readers of text (Python's, Java's): what follows is a
+    # message of its own to them. With a line feed in it, it is no line, but the body of a request.
+    if b"\r" in text and b"\n" not in text and b"\r" in text.rstrip():
+        raise Ambiguous("malformed", "some readers end a line at the carriage return within it")
+    value = parse(text, huge=huge)
     if type(value) is dict:
         return [_message(value, text)], False
     if type(value) is not list:

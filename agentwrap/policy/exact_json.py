@@ -26,20 +26,25 @@ class Ambiguous(ValueError):  # noqa: N818 - what it means is for the caller to 
         self.kind = kind
 
 
-def parse(text: bytes) -> Any:
-    """The value. Raises Ambiguous, and nothing else, for whatever bytes."""
+def parse(text: bytes, *, huge: bool = False) -> Any:
+    """The value. Raises Ambiguous, and nothing else, for whatever bytes.
+
+    `huge`: numbers beyond a double are let through as infinities, for who does not look at them.
+    """
     try:
         value = _decode(text)
     except RecursionError:
         raise Ambiguous("deep", "it is nested too deeply") from None
     except msgspec.ValidationError:
+        if huge and b"\\u" not in text:  # the other parser takes halves of surrogate pairs
+            return _read_once(text)
         raise Ambiguous("number", "a number in it is beyond what a double holds (RFC 8259, 6)") from None
     except (msgspec.DecodeError, UnicodeError, ValueError) as error:
         raise Ambiguous("malformed", _malformed(text, str(error))) from None
     # Every name is followed by a colon, next to it or after white space. Where the first kind is as frequent as names
     # in the value, and there is none of the second, no name was there twice; texts that hold `":` only raise the count.
     if text.count(b'":') != _names(value) or _SPACED.search(text):
-        _no_name_twice(text)
+        _read_once(text)
     return value
 
 
@@ -69,15 +74,20 @@ def _names(value: Any) -> int:
     return count
 
 
-def _no_name_twice(text: bytes) -> None:
+def _read_once(text: bytes) -> Any:
+    """The value, by a parser that sees every name."""
     try:
-        json.loads(text.decode("utf-8"), object_pairs_hook=_once)
+        return json.loads(text.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
     except RecursionError:
         raise Ambiguous("deep", "it is nested too deeply") from None
     except Ambiguous:
         raise
     except ValueError as error:  # two parsers that disagree are reason enough
         raise Ambiguous("malformed", f"it is not JSON: {error}") from None
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"`{word}` is no JSON")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -206,6 +206,7 @@ AMBIGUOUS = [
     b'{"id":7,"method":"tools/call"} x',
     b'{"id":7,"method":"tools/call","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     b"{'id':7}",
+    b'{"id":7,"method":"ping","params":{"x":\r{"id":8,"method":"tools/call","params":{"name":"delete_repo"}}\r}}',
 ]
 
 
@@ -214,6 +215,13 @@ def test_what_has_no_single_meaning_is_denied(text: bytes) -> None:
     verdict = judge(gate(), text)
     assert (verdict.decision, verdict.rule) == ("deny", b"mcp.ambiguous")
     assert "error" in json.loads(verdict.answer) or "result" in json.loads(verdict.answer)
+
+
+def test_a_carriage_return_at_the_end_and_the_lines_of_a_body_are_fine() -> None:
+    of = gate()
+    assert judge(of, b'{"id":7,"method":"ping"}\r') == judge(of, b'{"id":7,\r\n "method":"ping"}\r\n') == Verdict()
+    assert judge(of, b'{"id":7,"method":"ping"}\r{"id":8}').rule == b"mcp.ambiguous"
+    assert judge(of, b'{"id":7,"result":\r{"method":"x"}\r}', up=False).rule == b"mcp.ambiguous"
 
 
 def test_lines_in_which_nothing_is_asked_pass() -> None:
@@ -281,6 +289,17 @@ def test_a_pinned_tool_is_called_only_while_it_is_the_one_that_was_looked_at() -
     assert (denied.decision, denied.rule) == ("deny", b"mcp_pin `github merge` (t.toml:6)")
     judge(of, listing(TOOL), up=False)  # what a server once was it may be again
     assert judge(of, call("merge")).decision == "deny"
+
+
+@pytest.mark.parametrize("number", [b"1E400", b'1E400,"x":"\\u0041"'])
+def test_a_definition_that_cannot_be_read_is_not_the_pinned_one(number: bytes) -> None:
+    digest = tool_digest(json.dumps(TOOL).encode())
+    of = gate(f'[[mcp_pin]]\nserver = "github"\ntools = {{ merge = "{digest}" }}\n')
+    judge(of, listing(TOOL), up=False)
+    assert judge(of, call("merge")).decision == "pass"
+    odd = listing(TOOL | {"inputSchema": {"max": 7}}).replace(b"7", number)
+    told = judge(of, odd, up=False)
+    assert told.decision == "deny" or judge(of, call("merge")).decision == "deny"
 
 
 @given(st.binary(max_size=200) | st.text(max_size=80).map(lambda text: b'{"method":' + text.encode("utf-8", "replace")))

@@ -126,6 +126,19 @@ def test_any_bytes_are_read_as_by_two_others_or_refused(text: bytes) -> None:
     assert not any(isinstance(one, float) and math.isinf(one) for one in numbers(value))
 
 
+def test_numbers_beyond_a_double_may_be_let_through_and_nothing_else() -> None:
+    assert parse(b'{"a":1E400,"b":-1E400}', huge=True) == {"a": math.inf, "b": -math.inf}
+    for text, kind in REFUSED:
+        if kind != "number":
+            with pytest.raises(Ambiguous):
+                parse(text, huge=True)
+            if text[:1] in b"{[" and text[-1:] in b"}]":
+                with pytest.raises(Ambiguous):
+                    parse(b"[1E400," + text + b"]", huge=True)
+    with pytest.raises(Ambiguous):
+        parse(b'[1E400,"\\ud800"]', huge=True)
+
+
 def test_names_that_some_take_for_others() -> None:
     known = {"method": "method", "id": "id", "params": "params"}
     no_twin({"method": 1, "methods": 2}, known)
