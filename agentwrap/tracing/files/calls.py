@@ -265,6 +265,7 @@ class Truncate(Call):
     def __init__(self, who: Who, place: Place, klass: FileClass, at_ns: int, pending: Pending) -> None:
         super().__init__(who, place, klass, at_ns)
         self.pending = pending
+        pending.calls += 1
 
     def attempt(self, desk: Desk) -> bool:
         """See `Call`."""

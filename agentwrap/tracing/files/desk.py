@@ -146,8 +146,8 @@ class Desk:
         pending.before = Snapshot(before.state, None, before.key, before.signature, before.racy)
 
     def settle_if_due(self, pending: Pending) -> bool:
-        """Look now unless this file is looked at too often. Returns whether it was."""
-        if self.now() < pending.due_ns:
+        """Look now unless this file is looked at too often, or a call is still to change it. Returns whether it was."""
+        if self.now() < pending.due_ns or (pending.calls and _as_before(pending)):
             return False
         self.settle(pending)
         return True
@@ -263,7 +263,9 @@ class Desk:
             pending.due_ns = self.now() + wait_ns
 
     def let_go(self, pending: Pending) -> None:
-        """Nobody writes it any more and it was looked at."""
+        """Nobody writes it any more and it was looked at; not while a call is under way, which may come after that."""
+        if pending.calls:
+            return
         known = self.known.get(pending.host)
         if known is not None:
             known.looks, known.due_ns = pending.looks, max(pending.due_ns, self.now())
@@ -294,3 +296,12 @@ class Desk:
             span=known.span,
             pid=known.pid,
         )
+
+
+def _as_before(pending: Pending) -> bool:
+    """Whether nothing has happened to it yet."""
+    try:
+        status = lstat(pending.host)
+    except OSError:
+        return False
+    return status is not None and pending.before.signature == signature(status)

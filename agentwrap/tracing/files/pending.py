@@ -27,10 +27,12 @@ class Pending:
 
     `first`: the state before is older than the run (what undo needs). `spans`: writers since the last look;
     `seen`: holders whose descriptor was seen; `due_ns`: no look before this, for files that are written often.
+    `calls`: so many change it by its name just now, so that a look may come before what it looks for.
     """
 
     __slots__ = (
         "before",
+        "calls",
         "due_ns",
         "first",
         "held",
@@ -50,6 +52,7 @@ class Pending:
         self.path, self.host = place
         self.klass: FileClass = klass
         self.before = before
+        self.calls = 0
         self.key = before.key
         self.first = first
         self.held: Held | None = None

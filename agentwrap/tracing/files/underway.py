@@ -4,7 +4,7 @@ Decides when each is asked whether it has happened; what that means, and telling
 (`calls`). Of calls of different threads about one name at most one can have succeeded where they exclude each other.
 """
 
-from agentwrap.tracing.files.calls import Call
+from agentwrap.tracing.files.calls import Call, Truncate
 from agentwrap.tracing.files.desk import Desk
 from agentwrap.tracing.files.rename import Rename
 from agentwrap.tracing.files.settings import Place, Who
@@ -51,6 +51,8 @@ class UnderWay:
             if self.claims.get(name) is call:
                 del self.claims[name]
         self._renames.pop(call.who.tid, None)
+        if type(call) is Truncate:
+            call.pending.calls -= 1
 
     def moved(self, tid: int) -> None:
         """Renames of other threads may have happened: what is followed has other names then, also below a folder."""

@@ -168,6 +168,25 @@ def test_truncate_by_path(bench: Any, aged: Aged) -> None:
     )
 
 
+def test_a_truncate_that_is_looked_for_too_early_is_told_all_the_same(bench: Any, aged: Aged) -> None:
+    """Its thread waits for a processor while all that is followed is looked at."""
+    path = aged("a", b"0123456789")
+    tool = bench.process()
+    bench.tracker.truncating(tool.who, bench.at("a"))
+    for _ in range(3):
+        bench.tracker.sweep()
+    os.truncate(path, 4)
+    tool.seen()
+    bench.tracker.sweep()
+    (edit,) = bench.edits
+    assert (edit.change, bench.content(edit.before.raw), bench.content(edit.after.raw)) == (
+        "modify",
+        b"0123456789",
+        b"0123",
+    )
+    assert not bench.tracker.pending
+
+
 def test_a_failed_truncate_is_nothing(bench: Any, aged: Aged) -> None:
     aged("a", b"0123")
     tool = bench.process()
