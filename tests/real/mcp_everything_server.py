@@ -1,7 +1,8 @@
 """An MCP server with everything that the conformance suite asks of one: python mcp_everything_server.py PORT
 
 It runs on the PyPI package `mcp` and prints `ready` once it listens. Every call of a tool is noted in the file that
-CALLS names, one line each. HOST: where to listen; CERT and KEY: with TLS; OLD: the transport of 2024-11-05.
+CALLS names, one line each. HOST: its address; FD: what listens there already; CERT and KEY: with TLS; OLD: the
+transport of 2024-11-05.
 """
 
 import asyncio
@@ -446,6 +447,8 @@ below.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParam
 
 
 def listen(port: int) -> socket.socket:
+    if os.environ.get("FD"):
+        return socket.socket(fileno=int(os.environ["FD"]))
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((os.environ.get("HOST", "127.0.0.1"), port))

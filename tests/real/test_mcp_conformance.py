@@ -87,14 +87,18 @@ class World:
             self._net = Internet(folder, {})
         except OSError as error:
             pytest.skip(f"no network of its own can be had here: {error}")
-        ports = f"echo {PORTS.start} {PORTS.stop - 1} > /proc/sys/net/ipv4/ip_local_port_range"
-        assert self._net.run(["sh", "-c", ports]).returncode == 0
+        subprocess.run(["true"], preexec_fn=self._few_ports, check=True)
         self._running: list[subprocess.Popen[bytes]] = []
         self._server = self.start([sys.executable, str(HERE / "mcp_everything_server.py"), str(PORT)])
         (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"everything": {"type": "http", "url": URL}}}))
         for name, text in POLICIES.items():
             (folder / f"{name}.toml").write_text(text)
         self._direct: dict[tuple[str, str], Outcome] = {}
+
+    def _few_ports(self) -> None:
+        """Before a program begins: with it a plain user's rights over the network are gone."""
+        self._net.enter()
+        Path("/proc/sys/net/ipv4/ip_local_port_range").write_text(f"{PORTS.start} {PORTS.stop - 1}")
 
     def start(self, argv: list[str]) -> "subprocess.Popen[bytes]":
         """Start something, and wait for its first line."""

@@ -92,10 +92,13 @@ class World:
         self._native: dict[tuple[str, str], Any] = {}
 
     def _serve(self, port: str, **more: str) -> "subprocess.Popen[bytes]":
-        env = environment(self.folder, HOST=ADDRESS, CALLS=str(self.calls), **more)
         words = [sys.executable, str(HERE / "mcp_everything_server.py"), port]
-        with (self.folder / "errors").open("ab") as errors:
-            return self._net.popen(words, env=env, cwd=self.folder, stdout=subprocess.PIPE, stderr=errors)
+        with self._net.listen(ADDRESS, int(port)) as listener, (self.folder / "errors").open("ab") as errors:
+            fd = listener.fileno()
+            env = environment(self.folder, HOST=ADDRESS, FD=str(fd), CALLS=str(self.calls), **more)
+            return self._net.popen(
+                words, env=env, cwd=self.folder, stdout=subprocess.PIPE, stderr=errors, pass_fds=(fd,)
+            )
 
     def client(self, url: str, mode: str, *calls: str) -> list[str]:
         entry = {"type": "sse" if mode == "sse" else "http", "url": url}
