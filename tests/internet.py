@@ -88,6 +88,7 @@ class Internet:
         answer = self._channel.recv(1024)
         if answer != b"ready":
             os.waitpid(self._pid, 0)
+            self._channel.close()
             raise OSError(answer.decode())
 
     def _hold(self, channel: socket.socket, files: list[tuple[Path, str]], addresses: list[str]) -> None:
