@@ -35,7 +35,8 @@ class Tracee:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                os.setpgid(0, 0)  # a group of its own is not orphaned, whatever ours is: its terminal stops count (setpgid(2))
+                # A group of its own is not orphaned, whatever ours is: its terminal stops count (setpgid(2)).
+                os.setpgid(0, 0)
                 os.close(writing)
                 os.read(reading, 1)
                 os.execv(path, [path])
