@@ -42,11 +42,11 @@ _PUBLISHED = "published:"
 
 
 def wanted(options: RunOptions) -> bool:
-    """Whether a run has a gateway: asked for, or because a policy says something about the network."""
+    """Whether a run has a gateway: asked for, or as a policy says something about the network or servers on it."""
     if options.publish and options.network == "auto":
         return True
     if options.network == "auto":
-        return any(reach_of(layer.policy).restricts for layer in options.layers)
+        return options.ruled_over_http or any(reach_of(layer.policy).restricts for layer in options.layers)
     return options.network != "host"
 
 

@@ -194,6 +194,19 @@ def are_gated(layers: Sequence[Layer]) -> bool:
     return mode_of(layers) != "observe" and any(layer.policy.mcp.restricts() for layer in layers)
 
 
+def rules_reach_http(layers: Sequence[Layer], servers: Servers) -> bool:
+    """Whether rules may refuse or hold what is said to servers over HTTP.
+
+    Those are called `host:port`, or as a configuration with a URL says; a rule that spells another name is about stdio.
+    """
+    if not are_gated(layers):
+        return False
+    urls = {one.name.decode("utf-8", "replace") for one in servers.urls}
+    names = [rule.server for layer in layers for rule in layer.policy.mcp.rules if rule.decision != "allow"]
+    pinned = {pin.server for layer in layers for pin in layer.policy.mcp.pins}
+    return bool(urls & pinned) or any(not one.literal or ":" in one.text or one.text in urls for one in names)
+
+
 def _tls_host(url: bytes) -> str:
     """`host:port` of an https URL, empty for another one and for what is no host."""
     if url[:6].lower() != b"https:":

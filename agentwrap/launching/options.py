@@ -18,7 +18,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     `layers`: the policies, from flags to system. `publish`: (port of this machine, port of the agent's network).
     `ask_waits`: somebody answers questions from elsewhere, also where the run has no terminal. `intercept`: hosts (or
     HOST:PORT) whose traffic is read besides the known model hosts; `no_intercept`: none is. `server`: the
-    command itself is an MCP server of this name; `mcp_arguments`: what is kept of arguments that such servers get.
+    command itself is an MCP server of this name; `mcp_arguments`: what is kept of arguments that such servers get;
+    `ruled_over_http`: rules may be about servers that speak HTTP, so that no connection may go past the gateway.
     """
 
     command: tuple[bytes, ...]
@@ -53,6 +54,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     no_intercept: bool = False
     server: bytes = b""
     mcp_arguments: Literal["digest", "redacted", "full"] = "redacted"
+    ruled_over_http: bool = False
     host_facts: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 

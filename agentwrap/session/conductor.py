@@ -188,7 +188,7 @@ class Session:
         statements = plan.coverage(standing, reads=options.reads)
         self._around.wait_until_ready(told.mode)
         statements = self._around.statements(statements, told.mode)
-        gaps = [*plan.gaps(standing, reads=options.reads), *self._around.losses()]
+        gaps = [*plan.gaps(standing, reads=options.reads), *self._around.losses(told.mode)]
         reading = self._around.reading
         self._require(statements, gaps, told.mode)
         items: list[Item] = [

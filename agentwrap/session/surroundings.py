@@ -124,9 +124,12 @@ class Surroundings(msgspec.Struct):
             return "mounts"
         return "Landlock" if self.plan.landlock.handled_files else ""
 
-    def losses(self) -> list[Gap]:
-        """What `--best-effort` goes on without: a gateway that nothing leads to. Configurations that cannot be read."""
+    def losses(self, mode: str) -> list[Gap]:
+        """What `--best-effort` goes on without: a gateway that nothing leads to. What cannot be read, or relayed."""
         unread = self.servers.losses if self.servers is not None else []
+        if self.servers is not None and self.servers.declared and mode == "none":
+            could_hide = "what declared MCP servers are asked, and answer"
+            unread = [*unread, Gap(at_ns=0, what="mcp-stdio", cause="not-observed", could_hide=could_hide, from_ns=0)]
         if self.gateway is None or self.tier or self.gateway.capture_ports is not None:
             return unread
         refusal = self.refusal
@@ -184,6 +187,8 @@ def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> 
     relay = _relay(options, now, attended=attended)  # first: it must hold none of the others' sockets
     try:
         servers = mcp_servers.of_run(options, options.cwd or working_directory())
+        if mcp_servers.rules_reach_http(options.layers, servers):
+            options = _ruled_over_http(options, servers)
         standing = _surround(options, now, servers, attended=attended)
     except BaseException:
         relay.abandon()
@@ -191,6 +196,22 @@ def surround(options: RunOptions, now: Callable[[], int], *, attended: bool) -> 
     standing.relay, standing.servers = relay, servers
     standing.gated = mcp_servers.are_gated(options.layers)
     return standing
+
+
+def _ruled_over_http(options: RunOptions, servers: "Servers") -> RunOptions:
+    """Rules may be about servers that speak HTTP: no connection may go past the gateway."""
+    if options.network != "host":
+        return msgspec.structs.replace(options, ruled_over_http=True)
+    if not options.best_effort:
+        raise AgentwrapError(
+            "usage", "the policy has rules about MCP servers, and with `--network host` nothing judges those over HTTP",
+            hint="leave out --network host, or name servers over stdio alone (`server`, without wildcards)",
+        )  # fmt: skip
+    could_hide = "calls of MCP servers over HTTP that the policy denies: nothing stops them"
+    servers.losses.append(
+        Gap(at_ns=0, what="mcp-http", cause="no-gateway", could_hide=could_hide, from_ns=0, detail=b"--network host")
+    )
+    return options
 
 
 def _relay(options: RunOptions, now: Callable[[], int], *, attended: bool) -> "StartedRelay":
