@@ -79,7 +79,8 @@ def _step(output: Output, world: "World", *words: str, any_status: bool = False,
         lines = [line for line in lines if line.lstrip().startswith(_OUTCOMES)]
     output.lines(f"    {line}" for line in lines[:most])
     if len(lines) > most:
-        output.line([(f"    and {len(lines) - most} more lines", "dim")])
+        left = len(lines) - most
+        output.line([(f"    and {left} more {'line' if left == 1 else 'lines'}", "dim")])
     return out
 
 
