@@ -53,6 +53,7 @@ class ClaimsServer:
         self._folder.chmod(0o700)  # whatever the umask has taken from it
         self.path = self._folder / "socket"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._thread: threading.Thread | None = None
         try:
             self._listener.bind(str(self.path))
             os.chmod(self.path, 0o600)
@@ -66,7 +67,6 @@ class ClaimsServer:
         self._allowance = float(BURST)
         self._allowed_at = time.monotonic()
         self._wake = -1
-        self._thread: threading.Thread | None = None
 
     def start(self, put: Callable[[list[Item]], None], span_of: SpanOf) -> None:
         """Begin to take lines."""

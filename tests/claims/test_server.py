@@ -145,3 +145,14 @@ def test_nothing_is_left_behind(taken: Taken) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
     taken.server.close()
     assert not folder.exists()
+
+
+def test_where_the_path_of_a_socket_would_be_too_long_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("x" * 120)  # unix(7): 108 bytes
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    with pytest.raises(OSError, match="too long"):
+        ClaimsServer(lambda: 5)
+    assert list(folder.iterdir()) == []
