@@ -237,8 +237,10 @@ def words_of(declared: Sequence[Declared], files: int) -> str:
         return "no server is declared"
     clients = Counter(one.client for one in declared)
     told = ", ".join(f"{client} {number}" for client, number in sorted(clients.items()))
-    places_told = "one configuration" if files == 1 else f"{files} configurations"
-    return f"{count} {'server' if count == 1 else 'servers'} declared ({told}) in {places_told}"
+    places_told = "in one configuration" if files == 1 else f"in {files} configurations"
+    if not files:
+        places_told = "on a command line"
+    return f"{count} {'server' if count == 1 else 'servers'} declared ({told}) {places_told}"
 
 
 def coverage(servers: Servers, *, relayed: str, gated: bool, model: Coverage) -> list[Coverage]:

@@ -130,6 +130,12 @@ class Surroundings(msgspec.Struct):
         if self.servers is not None and self.servers.declared and mode == "none":
             could_hide = "what declared MCP servers are asked, and answer"
             unread = [*unread, Gap(at_ns=0, what="mcp-stdio", cause="not-observed", could_hide=could_hide, from_ns=0)]
+        model = self.reading.coverage(mode, self.tier)
+        if self.servers is not None and (urls := self.servers.urls) and model.mechanism == "base-url":
+            could_hide = "what declared MCP servers behind URLs are asked, and answer"
+            names = b", ".join(one.name for one in urls)[:300]
+            lost = Gap(at_ns=0, what="mcp-http", cause="not-observed", could_hide=could_hide, from_ns=0, detail=names)
+            unread = [*unread, lost]
         if self.gateway is None or self.tier or self.gateway.capture_ports is not None:
             return unread
         refusal = self.refusal

@@ -9,6 +9,8 @@ from agentwrap.launching.mcp_servers import Servers, rules_reach_http
 from agentwrap.policy.document import load
 from agentwrap.policy.layers import Layer
 from agentwrap.policy.paths import Places
+from agentwrap.session.reading import Reading
+from agentwrap.session.surroundings import Surroundings
 
 DECLARED = '{"mcpServers": {"far": {"type": "http", "url": "https://mcp.example/mcp"}, "near": {"command": "near"}}}'
 
@@ -51,3 +53,12 @@ def test_pinned_tools_of_a_server_with_a_url(servers: Servers) -> None:
 def test_no_rules_need_nothing(servers: Servers) -> None:
     assert rules_reach_http((), servers) is False
     assert rules_reach_http(layers(""), servers) is False
+
+
+def test_declared_urls_that_are_not_read_are_a_gap(servers: Servers) -> None:
+    """As in a container whose profile lets no socket be taken."""
+    told = Surroundings(reading=Reading("base-url", "base-url"), servers=servers).losses("ptrace+notify")
+    assert [(one.what, one.cause, one.detail) for one in told] == [("mcp-http", "not-observed", b"far")]
+    assert Surroundings(reading=Reading("capture", "capture"), servers=servers).losses("ptrace+notify") == []
+    stdio = [one.what for one in Surroundings(reading=Reading("base-url", "base-url"), servers=servers).losses("none")]
+    assert stdio == ["mcp-stdio", "mcp-http"]
