@@ -40,6 +40,10 @@ class Call:
         """Report and return True if it has happened."""
         raise NotImplementedError
 
+    def takes_away(self, host: bytes) -> bool:  # noqa: ARG002
+        """Whether there is no file of this name once it has happened, or another one."""
+        return False
+
 
 class Creation(Call):
     """An open that makes a file. Most files that come and go do so by two calls in a row: this one costs little."""
@@ -104,6 +108,10 @@ class Unlink(Call):
         )  # fmt: skip
         desk.report.sink(edit)
         return True
+
+    def takes_away(self, host: bytes) -> bool:
+        """See `Call`."""
+        return host == self.place.host
 
 
 class RemoveDirectory(Call):

@@ -67,6 +67,8 @@ class Desk:
         self.anchors = Anchors()
         self.explain: Callable[[bytes], None] = lambda _: None
         """Asked when a followed file is not there any more: a call that was told of may be the reason."""
+        self.leaving: Callable[[bytes], bool] = lambda _: False
+        """Whether a call is under way that takes this name away: it tells, at its own time, what was there."""
         self._scaffold: set[tuple[Key, bytes]] = set()
         self.moved: dict[int, int] = {}
         """When each thread last made a call that was reported: the call before it is over then."""
@@ -146,8 +148,8 @@ class Desk:
         pending.before = Snapshot(before.state, None, before.key, before.signature, before.racy)
 
     def settle_if_due(self, pending: Pending) -> bool:
-        """Look now unless this file is looked at too often, or a call is still to change it. Returns whether it was."""
-        if self.now() < pending.due_ns or (pending.calls and _as_before(pending)):
+        """Look now unless it is looked at too often, or a call is still to change or take it. Returns whether it was."""
+        if self.now() < pending.due_ns or (pending.calls and _as_before(pending)) or self.leaving(pending.host):
             return False
         self.settle(pending)
         return True

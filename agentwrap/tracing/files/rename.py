@@ -63,6 +63,11 @@ class Rename(Call):
             self._moved(desk, take_known(self.place.host, status, depth_after(self.klass), desk.settings))
         return True
 
+    def takes_away(self, host: bytes) -> bool:
+        """See `Call`; a folder takes along what is below it."""
+        names = (self.old.host, self.place.host) if self.exchange else (self.old.host,)
+        return any(host == name or host.startswith(name + b"/") for name in names)
+
     def _event(self, desk: Desk) -> None:
         desk.report.sink(
             FileRename(

@@ -70,6 +70,7 @@ class FileTracker:
         self._sweeper = Sweeper(self._desk)
         self._sink = sink
         self._desk.explain = self._underway.explain
+        self._desk.leaving = self._underway.leaving
         self._more = False
         self._transients: float = MAX_TRANSIENTS
         self._transients_ns = now()

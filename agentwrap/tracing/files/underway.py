@@ -75,6 +75,13 @@ class UnderWay:
         if call is not None:
             self._attempt(call)
 
+    def leaving(self, host: bytes) -> bool:
+        """Whether a name may be about to go. A look before it has gone would be told with a later time than that."""
+        call = self.claims.get(host)
+        if call is not None and call.takes_away(host):
+            return True
+        return any(rename.takes_away(host) for rename in self._renames.values())
+
     def meet_below(self, who: Who, *folders: Place) -> None:
         """A folder is about to move: what others did below it must be looked at while it is there."""
         below = tuple(folder.host + b"/" for folder in folders)

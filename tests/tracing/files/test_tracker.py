@@ -967,6 +967,55 @@ def test_a_sweep_waits_for_an_open_that_has_not_happened_yet(bench: Any, aged: A
     assert bench.told() == [("Edit", "modify", "write", "a")]
 
 
+GOING: dict[str, tuple[tuple[str, ...], ...]] = {
+    "unlink": (("Edit", "transient", "remove", "d/a"),),
+    "rename": (("Edit", "create", "rename", "b", "d/a"),),
+    "rename of the folder": (("Rename", "directory", "d", "e"), ("Edit", "create", "write", "e/a")),
+}
+
+
+def _going(bench: Any, who: Who, call: str) -> Callable[[], None]:
+    """Tell of a call that takes `d/a` away; what is returned makes it."""
+    if call == "unlink":
+        bench.tracker.unlinking(who, bench.at("d/a"))
+        return lambda: os.unlink(bench.at("d/a").path)
+    names = [bench.at(name) for name in (("d/a", "b") if call == "rename" else ("d", "e"))]
+    bench.tracker.renaming(who, *names, 0)
+    return lambda: os.rename(*(place.path for place in names))
+
+
+@pytest.mark.parametrize("call", GOING)
+def test_a_sweep_between_a_call_and_its_effect_leaves_the_file_to_the_call(
+    bench: Any, tmp_path: Path, call: str
+) -> None:
+    (tmp_path / "d").mkdir()
+    tool = bench.process("p1", os.getpid())
+    tool.write("d/a", b"new")
+    bench.tracker.sweep()  # it is followed from here
+    make = _going(bench, tool.who, call)
+    bench.pass_time(0.1)
+    bench.tracker.sweep()  # the name is still there
+    assert bench.events == []
+    make()
+    tool.end()
+    assert bench.told() == [*GOING[call]]
+    times = [event.at_ns for event in bench.events]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("call", GOING)
+def test_a_sweep_tells_of_a_file_that_a_failed_call_left_there(bench: Any, tmp_path: Path, call: str) -> None:
+    (tmp_path / "d").mkdir()
+    tool = bench.process("p1", os.getpid())
+    tool.write("d/a", b"new")
+    bench.tracker.sweep()
+    _going(bench, tool.who, call)
+    tool.seen()
+    bench.pass_time(0.1)
+    bench.tracker.sweep()
+    assert bench.told() == [("Edit", "create", "write", "d/a")]
+
+
 def test_a_sweep_tells_calls_of_threads_that_are_not_seen_again(bench: Any) -> None:
     tool = bench.process()
     tool.mkdir("d")
