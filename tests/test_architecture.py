@@ -31,12 +31,14 @@ ALLOWED: dict[str, set[str]] = {
     # The tracer tells the gateway who connects, and speaks in frames that the gateway speaks, too.
     "gateway.callers": BASE,
     "tracing.wire": BASE,
+    # How gateway and relay are attended; they speak in frames.
+    "launching.sidecar": BASE | {"tracing.wire"},
     # What is known of MCP by itself; whoever stands between client and server is a process of its own.
     "mcp": BASE | {"models"},
     "mcp.handover": BASE,
-    "mcp.relay": BASE | {"launching", "mcp", "mcp.handover", "tracing.wire"},
+    "mcp.relay": BASE | {"launching", "launching.sidecar", "mcp", "mcp.handover", "tracing.wire"},
     "tracing": BASE | {"launching", "gateway.callers", "tracing.wire", "mcp", "mcp.handover"},
-    "gateway": BASE | {"launching", "tracing.wire", "gateway.callers", "models", "mcp"},
+    "gateway": BASE | {"launching", "launching.sidecar", "tracing.wire", "gateway.callers", "models", "mcp"},
     "models": BASE,
     "claims": BASE,
     # For programs of the run: it must load nothing of ours.

@@ -1,4 +1,4 @@
-"""The supervisor's side of the gateway: starts it, hears it out, ends it.
+"""The supervisor's side of the gateway: starts it; what its news make, and what its death hides.
 
 Tiers: `wall` (namespaces of the run's own; nothing but the gateway can be reached), `guard` (the tracer makes every
 connection itself, towards the gateway, where the machine allows no namespaces) and `capture` (the network is the
@@ -7,22 +7,19 @@ machine's; the tracer leads connections to model servers here, and clients may b
 
 import errno
 import os
-import select
-import signal
 import socket
-import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
 from agentwrap.errors import EXIT_FAILED, AgentwrapError
-from agentwrap.events import EXCHANGE_NEWS, MCP_NEWS, ExchangeNews, Gap, Item, McpNews
+from agentwrap.events import ExchangeNews, Gap, Item, McpNews
 from agentwrap.gateway.connector import OWN4, OWN6, Connector, Refusal
 from agentwrap.gateway.netlink import channel
 from agentwrap.gateway.reach import reach_of
 from agentwrap.launching.options import RunOptions
+from agentwrap.launching.sidecar import Sidecar, channel_pair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,12 +28,10 @@ if TYPE_CHECKING:
     from agentwrap.gateway.process import Loading
     from agentwrap.gateway.serve import Ports, Settings
     from agentwrap.launching.mcp_servers import Servers
-    from agentwrap.tracing.wire import FrameReader, Message
+    from agentwrap.tracing.wire import Ready
 
 Tier = Literal["wall", "guard", "capture"]
 _READY_S = 20.0
-_SILENT_S, _LOOK_S = 30.0, 0.05
-_CHANNEL_BYTES = 4 << 20
 _NAMESPACES = ("user", "net", "mnt")
 _PUBLISHED = "published:"
 
@@ -76,7 +71,7 @@ class CapturePorts(msgspec.Struct, frozen=True):
     reverse: int
 
 
-class StartedGateway(msgspec.Struct):
+class StartedGateway(Sidecar):
     """The run's gateway, from `start` to `close`. `callers`: the tracer's end, to be closed here once it has it.
 
     `traffic`: makes items of what passed through it; without one that is dropped. `ca_pem`: the certificate of its
@@ -84,23 +79,13 @@ class StartedGateway(msgspec.Struct):
     """
 
     tier: Tier
-    pid: int
-    channel: socket.socket
     callers: socket.socket
     guard_ports: GuardPorts | None = None
     capture_ports: CapturePorts | None = None
-    failure: str = ""
-    traffic: "Traffic | None" = None
+    traffic: Traffic | None = None
     ca_pem: bytes = b""
     inside: list[socket.socket] = msgspec.field(default_factory=list)
     loading: "Loading | None" = None
-    _over: bool = False
-    _ready: bool = False
-    _heard: int = 0  # pieces of what it said, the last one in work if `_noting`
-    _noting: bool = False
-    _thread: threading.Thread | None = None
-    _frames: "FrameReader | None" = None
-    _early: "list[Message]" = msgspec.field(default_factory=list)  # came together with its first word
 
     def close_in_tracer(self) -> None:
         """In the tracer, right after the fork: what only the supervisor and the gateway may hold."""
@@ -133,21 +118,23 @@ class StartedGateway(msgspec.Struct):
 
     def wait_until_ready(self) -> None:
         """Until the gateway listens. Raises AgentwrapError."""
-        from agentwrap.tracing.wire import FrameReader, Ready
+        from agentwrap.tracing.wire import Failed, FrameReader, Ready
 
         frames = self._frames = FrameReader()
         self.channel.settimeout(_READY_S)
-        failure = "it ended while it started"
+        failure, listens = "it ended while it started", False
         try:
-            while not self._ready and (data := self.channel.recv(65536)):
+            while not listens and (data := self.channel.recv(65536)):
                 for messages in frames.feed(data):
                     for message in messages:
-                        if isinstance(message, Ready):
-                            self._ready, self.ca_pem = True, message.ca_pem
-                        elif self._ready:
+                        if listens:
                             self._early.append(message)
-                        failure = _failure_of(message) or failure
-            if self._ready:
+                        elif isinstance(message, Ready):
+                            self._welcome(message)
+                            listens = True
+                        elif isinstance(message, Failed):
+                            failure = self._failure_of(message) or failure
+            if listens:
                 self.channel.settimeout(None)
                 return
         except TimeoutError:
@@ -160,161 +147,22 @@ class StartedGateway(msgspec.Struct):
             exit_status=EXIT_FAILED,
         )
 
-    def attend(self, put: Callable[[list[Item]], None], flush: Callable[[], bool], now: Callable[[], int]) -> None:
-        """Start to hear the gateway: events go to `put`, and what must be on disk is answered after `flush`."""
-        self._thread = threading.Thread(target=self._hear, args=(put, flush, now), daemon=True)
-        self._thread.start()
+    def _made_of(self, news: ExchangeNews | McpNews) -> list[Item]:
+        return self.traffic.read(news) if self.traffic is not None else []
 
-    def _hear(self, put: Callable[[list[Item]], None], flush: Callable[[], bool], now: Callable[[], int]) -> None:
-        from agentwrap.tracing.wire import FrameReader
+    def _welcome(self, ready: "Ready") -> None:
+        self.ca_pem = ready.ca_pem
 
-        frames = self._frames or FrameReader()
-        self._note(self._early, put, flush)
-        while True:
-            try:
-                data = self.channel.recv(1 << 20)
-            except OSError:
-                data = b""
-            if not data:
-                break
-            self._noting = True
-            self._heard += 1
-            for messages in frames.feed(data):
-                self._note(messages, put, flush)
-            self._noting = False
-        left = self._has_left()
-        if self.traffic is not None:
-            put(self.traffic.finish(lost=not left))
-        if left:
-            return
-        if self.capture_ports is not None:
-            put([_lost_capture(now())])  # connections are made past it from now on
-            return
-        self.failure = self.failure or "the gateway died: nothing could be connected to from then on"
-        put([_lost(now())])
+    def _left_over(self, *, lost: bool) -> list[Item]:
+        return self.traffic.finish(lost=lost) if self.traffic is not None else []
 
-    def _has_left(self) -> bool:
-        """Whether it ended because it was told to, having told everything; waits for its end."""
-        try:
-            ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        except ChildProcessError:
-            return self._over  # somebody else has asked for its status
-        return self._over and ended is not None and (ended.si_code, ended.si_status) == (os.CLD_EXITED, 0)
-
-    def keep_going(self) -> None:
-        """An agent may stop it (SIGSTOP), and with it its connections and what is told of them: go on at once."""
-        try:
-            if os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG) is not None:
-                os.kill(self.pid, signal.SIGCONT)
-        except OSError:
-            pass  # it is gone: the end of its stream tells
-
-    def _note(
-        self, messages: "list[Message]", put: Callable[[list[Item]], None], flush: Callable[[], bool]
-    ) -> None:
-        from agentwrap.tracing import wire
-
-        items: list[Item] = []
-        number = 0
-        for message in messages:
-            if isinstance(message, wire.AckWanted):
-                number = max(number, message.number)
-            elif isinstance(message, wire.Ready):
-                self._ready = True
-                self.ca_pem = message.ca_pem
-            elif isinstance(message, wire.Failed):
-                self.failure = _failure_of(message).rstrip().rpartition("\n")[2]
-            elif isinstance(message, (*EXCHANGE_NEWS, *MCP_NEWS)):
-                items += self.traffic.read(message) if self.traffic is not None else []
-            elif wire.is_item(message):
-                items.append(message)
-        if items:
-            put(items)
-        if number:
-            flush()
-            self.tell(b"A%d" % number)
-
-    def tell(self, line: bytes) -> None:
-        """One line to the gateway; one that is gone needs none."""
-        try:
-            self.channel.sendall(line + b"\n")
-        except OSError:
-            pass  # its end is being told by the thread that hears it
-
-    def close(self) -> None:
-        """The tree is gone: let the gateway tell its last rows, and end it."""
-        self._over = True
-        self.tell(b"Q")
-        if self._thread is not None:
-            self._hear_out(self._thread)
-        self._end()
-
-    def _hear_out(self, thread: threading.Thread) -> None:
-        """Until it has left and all that it told is noted. One that hangs is killed, which is told as a gap."""
-        heard, since = self._heard, time.monotonic()
-        while thread.is_alive():
-            thread.join(_LOOK_S)
-            self.keep_going()
-            now = time.monotonic()
-            if heard != self._heard or self._noting or self._says_something():
-                heard, since = self._heard, now
-            elif now - since > _SILENT_S:
-                # Killed unreaped, so that the thread sees how it ended and tells what is missing.
-                self._signal(signal.SIGKILL)
-
-    def _says_something(self) -> bool:
-        """Whether there is something to hear, which the thread has not come to yet."""
-        waiting = select.poll()
-        waiting.register(self.channel, select.POLLIN)
-        return [state for _, state in waiting.poll(0)] == [select.POLLIN]
-
-    def abandon(self) -> None:
-        """Nothing ran."""
-        self._over = True
-        self._end()
-
-    def _signal(self, number: int) -> None:
-        try:
-            os.kill(self.pid, number)
-        except OSError:
-            pass  # it ended by itself
-
-    def _kill(self) -> None:
-        self._signal(signal.SIGKILL)
-        try:
-            os.waitpid(self.pid, 0)
-        except OSError:
-            pass  # nothing is left of it
-
-    def _end(self) -> None:
-        self._kill()
-        self.channel.close()
-
-
-def _failure_of(message: object) -> str:
-    from agentwrap.tracing.wire import Failed
-
-    return message.detail.decode("utf-8", "replace") if isinstance(message, Failed) else ""
-
-
-def _lost(at_ns: int) -> Gap:
-    return Gap(
-        at_ns=at_ns,
-        what="connect",
-        cause="gateway-lost",
-        could_hide="names and ends of connections that were open; nothing was let through afterwards",
-        from_ns=at_ns,
-    )
-
-
-def _lost_capture(at_ns: int) -> Gap:
-    return Gap(
-        at_ns=at_ns,
-        what="model",
-        cause="gateway-lost",
-        could_hide="model calls that were under way; those made afterwards went past it",
-        from_ns=at_ns,
-    )
+    def _loss(self, at_ns: int) -> tuple[Gap, str]:
+        if self.capture_ports is not None:  # connections are made past it from now on
+            could_hide = "model calls that were under way; those made afterwards went past it"
+            return Gap(at_ns=at_ns, what="model", cause="gateway-lost", could_hide=could_hide, from_ns=at_ns), ""
+        could_hide = "names and ends of connections that were open; nothing was let through afterwards"
+        gap = Gap(at_ns=at_ns, what="connect", cause="gateway-lost", could_hide=could_hide, from_ns=at_ns)
+        return gap, "the gateway died: nothing could be connected to from then on"
 
 
 def load(
@@ -411,10 +259,8 @@ def _diagnosis() -> "dict[str, socket.socket]":
 
 
 def _given(loading: "Loading", tier: Tier, sockets: "Mapping[str, socket.socket]") -> StartedGateway:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    callers, heard = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    for end in (ours, theirs, callers, heard):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHANNEL_BYTES)
+    ours, theirs = channel_pair(socket.SOCK_STREAM)
+    callers, heard = channel_pair(socket.SOCK_SEQPACKET)
     given = {"supervisor": theirs, "callers": heard, **sockets}
     try:
         loading.give(given)
@@ -430,7 +276,7 @@ def _given(loading: "Loading", tier: Tier, sockets: "Mapping[str, socket.socket]
     heard.close()
     if tier != "capture":
         loading.close()
-    return StartedGateway(tier, loading.pid, ours, callers)
+    return StartedGateway(tier, callers, pid=loading.pid, channel=ours)
 
 
 def _published(options: RunOptions) -> tuple[tuple[socket.socket, int], ...]:

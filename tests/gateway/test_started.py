@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from agentwrap.events import Gap, Item
-from agentwrap.gateway import started
 from agentwrap.gateway.started import StartedGateway
+from agentwrap.launching import sidecar
 from agentwrap.tracing.wire import HEADER, Message, Ready
 
 
@@ -25,7 +25,7 @@ def test_what_comes_together_with_the_first_word_is_told_too() -> None:
     child = os.fork()
     if not child:
         os._exit(0)
-    gateway = StartedGateway("wall", child, ours, socket.socket())
+    gateway = StartedGateway("wall", socket.socket(), pid=child, channel=ours)
     theirs.sendall(frame(Ready(ca_pem=b"pem"), gaps[0]) + frame(gaps[1]) + last[:5])
     gateway.wait_until_ready()
     assert gateway.ca_pem == b"pem"
@@ -39,14 +39,14 @@ def test_what_comes_together_with_the_first_word_is_told_too() -> None:
 
 
 def test_one_that_hangs_at_the_end_is_killed_and_told_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(started, "_SILENT_S", 0.0)
+    monkeypatch.setattr(sidecar, "_SILENT_S", 0.0)
     ours, theirs = socket.socketpair()
     child = os.fork()
     if not child:
         ours.close()
         signal.pause()
     theirs.close()
-    gateway = StartedGateway("wall", child, ours, socket.socket())
+    gateway = StartedGateway("wall", socket.socket(), pid=child, channel=ours)
     told: list[Item] = []
     gateway.attend(told.extend, lambda: True, lambda: 9)
     gateway.close()
