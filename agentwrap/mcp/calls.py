@@ -100,12 +100,8 @@ class Calls:
         session = call.session
         arguments = facts.arguments
         return McpCall(
-            at_ns=at_ns,
-            span=session.span,
-            pid=session.pid,
+            **session.head(at_ns),
             call=call.name,
-            session=session.name,
-            server=session.server,
             up=call.up,
             method=call.method,
             tool=facts.tool,
@@ -155,12 +151,8 @@ class Calls:
         self._open.pop(call, None)
         self._emit(
             McpResult(
-                at_ns=at_ns,
-                span=session.span,
-                pid=session.pid,
+                **session.head(at_ns),
                 call=call.name,
-                session=session.name,
-                server=session.server,
                 ending=ending,
                 tool=call.tool,
                 method=call.method,
@@ -206,21 +198,9 @@ class Calls:
         self, what: McpFindingWhat, session: Session, at_ns: int, call: Call | str | None = None, detail: bytes = b""
     ) -> None:
         """Tell a finding."""
-        if not session.may_find(what):
-            return
-        self._emit(
-            McpFinding(
-                at_ns=at_ns,
-                span=session.span,
-                pid=session.pid,
-                what=what,
-                session=session.name,
-                server=session.server,
-                call=call.name if isinstance(call, Call) else call or "",
-                tool=call.tool if isinstance(call, Call) else b"",
-                detail=detail,
-            )
-        )
+        if session.may_find(what):
+            name, tool = (call.name, call.tool) if isinstance(call, Call) else (call or "", b"")
+            self._emit(McpFinding(**session.head(at_ns), what=what, call=name, tool=tool, detail=detail))
 
     def called(self, event: ToolCall) -> None:
         """A model asked for a tool."""
@@ -236,15 +216,10 @@ class Calls:
             if session is not None:
                 self._emit(
                     McpJoined(
-                        at_ns=at_ns,
-                        span=session.span,
-                        pid=session.pid,
-                        call=name,
-                        session=session.name,
-                        tool_call=tool_call,
-                        joined=how,
+                        at_ns=at_ns, span=session.span, pid=session.pid, session=session.name,
+                        call=name, tool_call=tool_call, joined=how,
                     )
-                )
+                )  # fmt: skip
 
 
 def _retry_of(session: Session, call: Call, facts: Asked) -> str:

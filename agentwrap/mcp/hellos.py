@@ -41,11 +41,7 @@ class Hellos:
         if last is not None and not server_name:
             server_name, server_version = last.server_name, last.server_version
         hello = McpHello(
-            at_ns=at_ns,
-            span=session.span,
-            pid=session.pid,
-            session=session.name,
-            server=session.server,
+            **session.head(at_ns),
             protocol=string(answer.members.get("protocolVersion", b""))[:_NAME_BYTES] or asked.protocol[:_NAME_BYTES],
             client_name=client_name,
             client_version=client_version,

@@ -88,11 +88,7 @@ class Listings:
         shadows = self._shadows(session.server, name)
         self._emit(
             McpTool(
-                at_ns=at_ns,
-                span=session.span,
-                pid=session.pid,
-                session=session.name,
-                server=session.server,
+                **session.head(at_ns),
                 name=name,
                 digest=digest,
                 change="new" if not before else "same" if before == digest else "changed",
@@ -124,32 +120,10 @@ class Listings:
             if name in names or name in gone:
                 continue
             gone.add(name)  # and what it was is known: it may come back as something else
-            self._emit(
-                McpTool(
-                    at_ns=at_ns,
-                    span=session.span,
-                    pid=session.pid,
-                    session=session.name,
-                    server=session.server,
-                    name=name,
-                    digest=before,
-                    change="removed",
-                    before=before,
-                    pinned=self._pinned(session.server, name),
-                )
-            )
+            pinned = self._pinned(session.server, name)
+            head = session.head(at_ns)
+            self._emit(McpTool(**head, name=name, digest=before, change="removed", before=before, pinned=pinned))
 
     def _find(self, what: McpFindingWhat, session: Session, tool: bytes, detail: bytes, at_ns: int) -> None:
         if session.may_find(what):
-            self._emit(
-                McpFinding(
-                    at_ns=at_ns,
-                    span=session.span,
-                    pid=session.pid,
-                    what=what,
-                    session=session.name,
-                    server=session.server,
-                    tool=tool,
-                    detail=detail,
-                )
-            )
+            self._emit(McpFinding(**session.head(at_ns), what=what, tool=tool, detail=detail))

@@ -85,11 +85,7 @@ class Sessions:
         self._servers.add(plain(server))
         self._emit(
             McpSession(
-                at_ns=at_ns,
-                span=span,
-                pid=pid,
-                session=session.name,
-                server=server,
+                **session.head(at_ns),
                 transport=transport,
                 how=how,
                 config=config,
@@ -211,17 +207,13 @@ class Sessions:
         place = news.part < len(told.methods)
         self._emit(
             McpDecision(
-                at_ns=news.at_ns,
-                span=session.span,
-                pid=session.pid,
+                **session.head(news.at_ns),
                 decision=decision,
                 by="guard" if session.transport == "stdio" else "wall",
                 rule=news.rule,
                 why=news.why,
                 change=news.change,
                 call=call.name if call is not None else "",
-                session=session.name,
-                server=session.server,
                 up=news.up,
                 method=news.method or (told.methods[news.part] if place else b""),
                 tool=news.tool or (told.tools[news.part] if place else b""),
@@ -268,11 +260,7 @@ class Sessions:
         self._calls.close(session, at_ns)
         self._emit(
             McpEnded(
-                at_ns=at_ns,
-                span=session.span,
-                pid=session.pid,
-                session=session.name,
-                server=session.server,
+                **session.head(at_ns),
                 ending=ending,
                 messages=session.messages,
                 up_bytes=session.up_bytes,

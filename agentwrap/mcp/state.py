@@ -1,6 +1,7 @@
 """What is remembered of a session and of its calls while they go on. Pure state, bounded; no meaning."""
 
 from collections import OrderedDict, deque
+from typing import TypedDict
 
 from agentwrap.events.mcp import McpFindingWhat, McpResultEnding, McpTransport
 from agentwrap.mcp.rpc import id_key, id_value
@@ -46,6 +47,16 @@ class Told:
         self.tools: list[bytes] = []
 
 
+class Head(TypedDict):
+    """Fields that every event of a session has."""
+
+    at_ns: int
+    span: str
+    pid: int
+    session: str
+    server: bytes
+
+
 class Session:
     """One session. `name`: its id, `s1`."""
 
@@ -64,6 +75,10 @@ class Session:
         self.asked_for_more: deque[tuple[bytes, bytes, bytes, str]] = deque(maxlen=_ASKED_FOR_MORE_MAX)
         self.found: dict[McpFindingWhat, int] = {}
         self.closed = False
+
+    def head(self, at_ns: int) -> Head:
+        """What an event of it begins with."""
+        return Head(at_ns=at_ns, span=self.span, pid=self.pid, session=self.name, server=self.server)
 
     def begin(self, call: Call, tool: bytes) -> None:
         """A call is under way."""
