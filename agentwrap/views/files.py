@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 
 from agentwrap import text
+from agentwrap.rows import Row
 from agentwrap.views import diff
 from agentwrap.views.context import Context, who
 from agentwrap.views.lines import shorten
 from agentwrap.views.parts import CHANGE_LETTERS, parts_of
-from agentwrap.views.source import Row, foreign_text, mapping
+from agentwrap.views.source import foreign_text, mapping
 from agentwrap.views.styled import Line, Piece, line
 
 CHANGES = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special")
@@ -51,9 +52,8 @@ def collect(rows: Iterator[Row], context: Context) -> dict[str, Changed]:
                 before = after  # made by the run itself, without a row of its own
             changed = found.setdefault(path, Changed(path, before, after))
             changed.after, changed.edits = after, changed.edits + 1
-            if diff.is_absent(after) and _made_anew(found, changed, before):
-                del found[path]
-                continue
+            if diff.is_absent(after) and changed.moved_from:
+                changed = _removed_aside(found, changed, before)
         elif row.kind == "file.rename" and data.get("type", "file") != "directory" and not data.get("exchange"):
             target = foreign_text(data.get("target"))
             changed = found.pop(path) if path in found else Changed(target, {}, {})
@@ -69,16 +69,23 @@ def collect(rows: Iterator[Row], context: Context) -> dict[str, Changed]:
     return found
 
 
-def _made_anew(found: dict[str, Changed], aside: Changed, before: dict[str, Any]) -> bool:
-    """Whether `aside`, now removed, was moved out of the way of a new file of its name, as editors do.
+def _removed_aside(found: dict[str, Changed], aside: Changed, before: dict[str, Any]) -> Changed:
+    """What the removal of `aside`, which was moved, is told as: a removal of the name that it had before.
 
-    Then the new file is a change of the old one, not a file that was added.
+    Editors move a file out of the way and make a new one of its name: that is a change, not a file that was added.
     """
-    anew = found.get(aside.moved_from)
-    if anew is None or not diff.is_absent(anew.before) or diff.is_absent(anew.after):
-        return False
-    anew.before = aside.before or before
-    return True
+    origin = aside.moved_from
+    anew = found.get(origin)
+    if anew is None:
+        del found[aside.path]
+        aside.path, aside.moved_from, aside.before = origin, "", aside.before or before
+        found[origin] = aside
+        return aside
+    if diff.is_absent(anew.before):
+        del found[aside.path]
+        anew.before, anew.edits = aside.before or before, anew.edits + aside.edits
+        return anew
+    return aside
 
 
 def file_lines(changes: dict[str, Changed], context: Context) -> Iterator[Line]:
