@@ -6,6 +6,7 @@ and asks these expressions only about those. To add one: a line here, and a fake
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from agentwrap.recording.redact.base64_text import decode_run
@@ -109,13 +110,15 @@ def _compile() -> tuple[re.Pattern[bytes], tuple[str, ...]]:
     return re.compile(text), tuple(p.kind for p in strong + weak)
 
 
-def _stems() -> tuple[str, ...]:
-    """The beginnings, without those that another one begins."""
-    stems: list[str] = []
+def _stems() -> dict[str, tuple[str, ...]]:
+    """The beginnings, without those that another one begins; by the rare sign that each has, if it has one."""
+    stems: dict[str, tuple[str, ...]] = {"": (), "-": (), "_": (), ".": ()}
     for prefix in sorted({prefix for provider in PROVIDERS for prefix in provider.prefixes}, key=len):
-        if not any(prefix.decode().startswith(stem) for stem in stems):
-            stems.append(prefix.decode())
-    return tuple(stems)
+        text = prefix.decode()
+        if not any(text.startswith(stem) for known in stems.values() for stem in known):
+            sign = next((sign for sign in text if sign in "-_."), "")
+            stems[sign] += (text,)
+    return stems
 
 
 _TOKEN, _KINDS = _compile()
@@ -124,17 +127,21 @@ _RUN_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_
 _RUN_TABLE = bytes(0x61 if c in _RUN_LETTERS else 0x20 for c in range(256))
 _RUN = b"a" * RUN_BYTES
 _ENCODED_RUN_BYTES = RUN_BYTES * 4 // 3 + 1
+_BASE64 = re.compile(rb"[A-Za-z0-9_-]{%d,}" % _ENCODED_RUN_BYTES)
 _REMEMBERED = 20_000
 
 
 def runs(data: bytes) -> list[tuple[int, int]]:
     """(start, end) of every run of token characters that is long enough to hold a credential."""
-    shape = data.translate(_RUN_TABLE)
+    return _runs(data.translate(_RUN_TABLE))
+
+
+def _runs(shape: bytes) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     start = shape.find(_RUN)
     while start >= 0:
         end = shape.find(b" ", start)
-        end = len(data) if end < 0 else end
+        end = len(shape) if end < 0 else end
         found.append((start, end))
         start = shape.find(_RUN, end)
     return found
@@ -148,42 +155,52 @@ class TokenScanner:
 
     def find(self, data: bytes) -> list[Hit]:
         """Every credential in `data`, plain or in base64: (start, end, kind, credential)."""
-        if data.translate(_RUN_TABLE).find(_RUN) < 0:
+        shape = data.translate(_RUN_TABLE)
+        if shape.find(_RUN) < 0:
             return []
-        places = [place for place in runs(data) if data[place[0] : place[1]] not in self._innocent]
+        places = [place for place in _runs(shape) if data[place[0] : place[1]] not in self._innocent]
         if not places:
             return []
-        found = list(_plain(data, places))
-        long_runs = [place for place in places if _may_be_base64(data[place[0] : place[1]])]
-        if long_runs and _may_be_encoded(data, long_runs):
-            for start, end in long_runs:
-                found += _encoded(data, start, end)
+        # Each once: the same paths and names fill a long text.
+        different = {data[start:end] for start, end in places}
+        joined = b" ".join(different)
+        stems = _stems_in(joined)
+        found = list(_plain(data, stems))
+        letters = [piece for piece in joined.replace(b".", b" ").split(b" ") if _may_be_base64(piece)]
+        if letters and _may_be_encoded(letters):
+            for start, end in places:
+                for piece in _BASE64.finditer(data, start, end):
+                    if _may_be_base64(piece[0]):
+                        found += _encoded(*piece.span(), piece[0])
         if not found:
-            self._remember(data, places)
+            self._remember(different, stems)
         return found
 
-    def _remember(self, data: bytes, places: list[tuple[int, int]]) -> None:
+    def _remember(self, different: set[bytes], stems: list[bytes]) -> None:
         if len(self._innocent) > _REMEMBERED:
             self._innocent.clear()
-        for start, end in places:
-            run = data[start:end]
+        for run in islice(different, _REMEMBERED):
             # What a run with a beginning in it is depends on the bytes around it.
-            if end - start <= 256 and not any(stem in run.decode("ascii") for stem in _STEMS):
+            if len(run) <= 256 and not any(run.find(stem) >= 0 for stem in stems):
                 self._innocent.add(run)
 
 
-def _may_be_base64(run: bytes) -> bool:
+def _may_be_base64(letters: bytes) -> bool:
     """Base64 of ASCII text is long enough, and has letters of both cases, always."""
-    return len(run) >= _ENCODED_RUN_BYTES and not run.islower() and not run.isupper()
+    return len(letters) >= _ENCODED_RUN_BYTES and not letters.islower() and not letters.isupper()
 
 
-def _plain(data: bytes, places: list[tuple[int, int]]) -> Iterator[Hit]:
+def _stems_in(runs_of_data: bytes) -> list[bytes]:
+    """The beginnings that are somewhere in the text."""
     # Text, because `in` for bytes first tries to read its operand as a number.
-    text = b" ".join([data[start:end] for start, end in places]).decode("latin-1")
-    for stem in _STEMS:
-        if stem not in text:
-            continue
-        beginning = stem.encode()
+    text = runs_of_data.decode("latin-1")
+    return [
+        stem.encode() for sign, stems in _STEMS.items() if not sign or sign in text for stem in stems if stem in text
+    ]
+
+
+def _plain(data: bytes, stems: list[bytes]) -> Iterator[Hit]:
+    for beginning in stems:
         at = data.find(beginning)
         while at >= 0:
             match = _TOKEN.match(data, at)
@@ -192,28 +209,26 @@ def _plain(data: bytes, places: list[tuple[int, int]]) -> Iterator[Hit]:
             at = data.find(beginning, at + 1 if match is None else match.end())
 
 
-def _may_be_encoded(data: bytes, places: list[tuple[int, int]]) -> bool:
-    """Whether any of the runs, read as base64 from any letter on, gives a run of token characters.
+def _may_be_encoded(letters: list[bytes]) -> bool:
+    """Whether any of these texts, read as base64 from any letter on, gives a run of token characters.
 
-    All of them are decoded in one go; the group AAAA (three NUL bytes) keeps them apart.
+    All of them are decoded in one go, from each of the first four letters of the whole: every text begins at a multiple
+    of four. The group AAAA (three NUL bytes) keeps them apart; from another letter on it is read with up to three of
+    the next text's, and begins with a byte below four.
     """
-    for offset in range(4):
-        texts = [data[start + offset : end] for start, end in places]
-        padded = b"AAAA".join([text.ljust(-(-len(text) // 4) * 4, b"A") for text in texts])
-        if decode_run(padded, 0).translate(_RUN_TABLE).find(_RUN) >= 0:
-            return True
-    return False
+    padded = b"AAAA".join([text.ljust(-(-len(text) // 4) * 4, b"A") for text in letters])
+    return any(decode_run(padded, offset).translate(_RUN_TABLE).find(_RUN) >= 0 for offset in range(4))
 
 
-def _encoded(data: bytes, start: int, end: int) -> Iterator[Hit]:
-    """Credentials in the base64 letters [start, end): decoding decides, not a guess at the letters.
+def _encoded(start: int, end: int, text: bytes) -> Iterator[Hit]:
+    """Credentials in base64 letters, which stand at [start, end): decoding decides, not a guess at the letters.
 
     Base64 of a credential is one run even among `+` and `/`: ASCII letters never make those two.
     """
-    text = data[start:end]
     for offset in range(4):
         plain = decode_run(text, offset)
-        for at, until, kind, secret in _plain(plain, runs(plain)):
+        stems = _stems_in(b" ".join([plain[begin:until] for begin, until in runs(plain)]))
+        for at, until, kind, secret in _plain(plain, stems):
             # A credential that fills the text to its last whole byte may go on in the letters left over.
             last = end if until >= len(plain) - 2 else min(end, start + offset - (-until * 4 // 3))
             yield start + offset + at * 4 // 3, last, kind, secret

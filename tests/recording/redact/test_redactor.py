@@ -88,6 +88,18 @@ def test_every_provider_is_recognised_plain_and_in_base64(name: str) -> None:
             assert not leaks(cleaned, secret), (before, text, cleaned)
 
 
+@pytest.mark.parametrize("beside", ["some.module.of.a.name ", "a-file_name.that.is.long/", "docs.python.org.library."])
+def test_dots_beside_it_do_not_hide_a_credential_in_base64(beside: str) -> None:
+    for before in range(4):
+        for name in ("github-token ghp_", "jwt eyJ", "aws-key-id AKIA"):
+            encoded = base64.b64encode(b"::::"[:before] + FAKES[name].encode()).rstrip(b"=")
+            text = beside.encode() + encoded
+            cleaned = Redactor(KEY).clean(text + b" " + beside.encode() + b"\n")
+            assert cleaned.startswith(beside.encode() + b"\xc2\xabredacted:" if not before else beside.encode())
+            assert not leaks(cleaned, FAKES[name]), cleaned
+            assert cleaned.endswith(b" " + beside.encode() + b"\n")
+
+
 def test_the_same_secret_has_the_same_mark_and_another_key_another() -> None:
     secret = FAKES["github-token ghp_"]
     one = Redactor(KEY).clean(secret.encode())
