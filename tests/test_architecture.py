@@ -25,6 +25,8 @@ READ = {"views", "export", "evidence", "recording.reader", "recording.snapshot"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "text": set(),
+    # What a row looks like to whoever reads, shows or exports it; the reader fits it without knowing.
+    "rows": set(),
     "events": set(),
     "policy": {"events", "errors", "text"},
     "launching": BASE | {"mcp"},
@@ -50,11 +52,10 @@ ALLOWED: dict[str, set[str]] = {
     # A copy with more hidden is read and written in one go.
     "recording.again": BASE | {"recording", "recording.reader"},
     "recording.snapshot": BASE | {"recording", "recording.reader"},
-    "evidence": BASE | {"recording", "recording.reader", "models", "mcp"},
-    # What a row looks like to whoever shows or exports it; the reader fits it without knowing.
-    "views.source": BASE,
-    "views": BASE | {"views.source", "recording.reader", "evidence", "models", "mcp"},
-    "export": BASE | {"views.source", "recording.reader", "evidence", "models", "mcp"},
+    "evidence": BASE | {"rows", "recording", "recording.reader", "models", "mcp"},
+    "views.source": BASE | {"rows"},
+    "views": BASE | {"rows", "views.source", "recording.reader", "evidence", "models", "mcp"},
+    "export": BASE | {"rows", "views.source", "recording.reader", "evidence", "models", "mcp"},
     # Bytes to a server: it need not know whose they are.
     "delivery": BASE,
     "session": BASE
@@ -62,11 +63,11 @@ ALLOWED: dict[str, set[str]] = {
     | {"claims", "mcp", "mcp.handover", "mcp.relay"},
     "cli": BASE
     | {"session", "launching", "approvals", "recording", "recording.again", "models", "mcp"}
-    | {"evidence", "views", "export", "delivery", *READ, "views.source"},
+    | {"evidence", "views", "export", "delivery", *READ, "views.source", "rows"},
 }
 # The pure half takes facts and gives answers: no file, clock, process, socket or chance.
 PURE = {
-    *("events", "errors", "text", "policy", "export", "views", "models", "gateway.capture", "claims.lines"),
+    *("events", "errors", "text", "rows", "policy", "export", "views", "models", "gateway.capture", "claims.lines"),
     *("recording.envelope", "recording.merkle", "recording.redact", "recording.patterns"),
     *("recording.lists", "recording.former_views", "recording.spans", "recording.model_spans", "recording.span_row"),
     *("evidence.linking", "evidence.turns", "evidence.mcp_calls"),

@@ -12,8 +12,8 @@ from agentwrap.cli.new_file import write_new
 from agentwrap.cli.output import Output, common_options, pass_output
 from agentwrap.errors import EXIT_FINDING, AgentwrapError
 from agentwrap.export import FORMATS, exporter
+from agentwrap.rows import Row
 from agentwrap.views.context import Context
-from agentwrap.views.source import Row
 from agentwrap.views.summary import started_at
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from agentwrap.cli.show_views import Wish
 from agentwrap.errors import AgentwrapError
 from agentwrap.evidence.linking import Linker
 from agentwrap.evidence.mcp_calls import McpTalk, McpUse
+from agentwrap.rows import Row
 from agentwrap.views import mcp
 from agentwrap.views.context import Context
 from agentwrap.views.lines import fit
-from agentwrap.views.source import Row, foreign_text
+from agentwrap.views.source import foreign_text
 from agentwrap.views.styled import Line, line
 
 if TYPE_CHECKING:

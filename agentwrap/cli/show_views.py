@@ -12,13 +12,13 @@ from agentwrap import text
 from agentwrap.cli import reading
 from agentwrap.errors import AgentwrapError
 from agentwrap.evidence import check
+from agentwrap.rows import Row
 from agentwrap.views import denials, failures, noise, passing, summary
 from agentwrap.views.context import Context
 from agentwrap.views.failures import is_failure
 from agentwrap.views.filter import Filter
 from agentwrap.views.filter_keys import Surroundings
 from agentwrap.views.lines import stream_line
-from agentwrap.views.source import Row
 from agentwrap.views.styled import Line
 
 if TYPE_CHECKING:

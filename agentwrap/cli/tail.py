@@ -11,12 +11,12 @@ from agentwrap import text
 from agentwrap.cli import reading
 from agentwrap.cli.output import Output, common_options, pass_output
 from agentwrap.evidence import check
+from agentwrap.rows import Row
 from agentwrap.views import noise, summary
 from agentwrap.views.context import Context, outcome
 from agentwrap.views.filter import Filter
 from agentwrap.views.filter_keys import Surroundings
 from agentwrap.views.lines import stream_line
-from agentwrap.views.source import Row
 
 if TYPE_CHECKING:
     from agentwrap.recording.reader import Reader

@@ -6,7 +6,7 @@ asked of name servers: an address is then asked about without a name. What canno
 datagram socket that was connected and then used) comes out with the reason.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -20,6 +20,7 @@ from agentwrap.policy.repositories import OwnRepositories
 from agentwrap.policy.suggest import Asked
 from agentwrap.recording.foreign import to_bytes
 from agentwrap.recording.places import key_paths, own_paths
+from agentwrap.rows import Row, Rows, Span
 
 NAME_SERVER_PORT = 53
 _REMEMBERED = 100_000
@@ -33,38 +34,11 @@ _LISTENING = ("net.listen", "net.bind")
 KINDS = (*_FILES, *_SOCKETS, *_GATEWAY, "process.exec", asked_calls.CALL, asked_calls.TOOL)
 
 
-class Row(Protocol):
-    """What is asked of an event row."""
-
-    @property
-    def seq(self) -> int: ...  # noqa: D102
-    @property
-    def kind(self) -> str: ...  # noqa: D102
-    @property
-    def span(self) -> str | None: ...  # noqa: D102
-    @property
-    def verdict(self) -> str: ...  # noqa: D102
-    @property
-    def data(self) -> dict[str, Any]: ...  # noqa: D102
-
-
-class Span(Protocol):
-    """What is asked of a span."""
-
-    parent: str | None
-    kind: str
-    name: str
-
-
-class Recording(Protocol):
+class Recording(Rows, Protocol):
     """What is asked of a recording."""
 
     @property
     def meta(self) -> Mapping[str, str]: ...  # noqa: D102
-
-    def rows(self, after: int = 0, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[Row]:
-        """Rows in order."""
-        ...
 
     def span(self, id: str) -> Span | None:  # noqa: A002 - the interface's word
         """One span, or None."""

@@ -6,24 +6,16 @@ only where the recording has them whole and nothing in them is hidden.
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 from agentwrap.policy.mcp_rules import TOOL_CALL
 from agentwrap.policy.questions import Call
 from agentwrap.recording.foreign import to_bytes
+from agentwrap.rows import Row
 
 _OF_NOTHING = sha256(b"").hexdigest()
 _HIDDEN = (b"\xc2\xabredacted:", b"\xc2\xabshape:")
 CALL, DECISION, TOOL = "mcp.call", "mcp.decision", "mcp.tool"
-
-
-class Row(Protocol):
-    """What is asked of an event row."""
-
-    @property
-    def kind(self) -> str: ...  # noqa: D102
-    @property
-    def data(self) -> dict[str, Any]: ...  # noqa: D102
 
 
 class Calls:

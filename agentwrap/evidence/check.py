@@ -4,7 +4,7 @@ Knows which rows are statements, gaps and denials. Never says that something did
 recorded, and whether it would have been. Whether the file is unchanged is `evidence.verify`'s question.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from agentwrap.errors import EXIT_FINDING, EXIT_NOT_COVERED
 from agentwrap.evidence.judged import Judged
 from agentwrap.policy.coverage import Hole, Judgement, Requirement, Statement, judge
+from agentwrap.rows import Row, Rows
 
 UNSEEN_END = {
     "live": "the run is not over",
@@ -27,27 +28,8 @@ _DENIABLE = (
 _REPEATED = ("net.decision", "dns.query", "net.refused", "act.denied")
 
 
-class Row(Protocol):
-    """What is asked of an event row."""
-
-    @property
-    def seq(self) -> int: ...  # noqa: D102
-    @property
-    def kind(self) -> str: ...  # noqa: D102
-    @property
-    def subject(self) -> str: ...  # noqa: D102
-    @property
-    def verdict(self) -> str: ...  # noqa: D102
-    @property
-    def data(self) -> dict[str, Any]: ...  # noqa: D102
-
-
-class Recording(Protocol):
+class Recording(Rows, Protocol):
     """What is asked of a recording."""
-
-    def rows(self, after: int = 0, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[Row]:
-        """Rows in order."""
-        ...
 
     def state(self) -> str:
         """`closed`, `live` or `torn`."""

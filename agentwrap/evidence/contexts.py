@@ -12,7 +12,8 @@ from typing import Protocol
 import msgspec
 
 from agentwrap.evidence import messages
-from agentwrap.evidence.turns import Call, Row, Turns, word
+from agentwrap.evidence.turns import Call, Turns, word
+from agentwrap.rows import Row
 
 NOT_KEPT = "the request's body was not kept"
 UNREADABLE = "the request's body cannot be read"

@@ -24,8 +24,9 @@ from agentwrap.evidence import mcp_calls
 from agentwrap.evidence import turns as turns_
 from agentwrap.evidence.mcp_calls import McpCalls, McpUse
 from agentwrap.evidence.tool_arguments import SHELLS, Named, read
-from agentwrap.evidence.turns import Recording, Row, ToolUse, Turns, number, word
+from agentwrap.evidence.turns import ToolUse, Turns, number, word
 from agentwrap.recording.foreign import to_bytes
+from agentwrap.rows import Row, Rows
 
 FILES = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special")
 SOCKETS = ("net.decision", "net.connect", "net.send", "net.listen", "act.denied", "net.refused")
@@ -212,7 +213,7 @@ class Linker:
     # What the kernel told
 
     def _process(self, row: Row) -> None:
-        span = row.span or ""
+        span = row.span
         if row.kind == "process.start":
             if span not in self._processes:
                 self._processes[span] = _Process(word(row.data.get("parent")) or "run", row.at_ns)
@@ -473,7 +474,7 @@ class _Found(msgspec.Struct):
     ambiguous: bool
 
 
-def of_recording(source: Recording, meta: Mapping[str, str]) -> Linker:
+def of_recording(source: Rows, meta: Mapping[str, str]) -> Linker:
     """All links of a recording. Reads it twice: what the wire told, then what the kernel told. `meta`: the file's."""
     linker = Linker(*_place(meta), turns_.turns_of(source), mcp_calls.calls_of(source))
     if linker.turns.tools or linker.mcp:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from agentwrap.evidence.turns import Recording, Row, number, word
+from agentwrap.evidence.turns import number, word
+from agentwrap.rows import Row, Rows
 
 KINDS = (
     *("mcp.session", "mcp.hello", "mcp.call", "mcp.joined", "mcp.result", "mcp.decision", "mcp.tool"),
@@ -194,7 +195,7 @@ _STEPS = {
 }
 
 
-def calls_of(source: Recording) -> McpCalls:
+def calls_of(source: Rows) -> McpCalls:
     """All of a recording."""
     found = McpCalls()
     for row in source.rows(kinds=KINDS):

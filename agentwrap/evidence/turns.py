@@ -4,42 +4,14 @@ Fed rows in order it is always as right as what it has seen, so it serves a grow
 processes (that is `linking`) and takes no body apart.
 """
 
-from collections.abc import Collection, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from agentwrap.rows import Row, Rows
+
 KINDS = ("model.request", "model.response", "tool.call", "tool.result", "http.exchange")
 FAILED = ("error", "incomplete", "cancelled", "unread")
-
-
-class Row(Protocol):
-    """What is asked of an event row."""
-
-    @property
-    def seq(self) -> int: ...  # noqa: D102
-    @property
-    def at_ns(self) -> int: ...  # noqa: D102
-    @property
-    def kind(self) -> str: ...  # noqa: D102
-    @property
-    def span(self) -> str | None: ...  # noqa: D102
-    @property
-    def pid(self) -> int | None: ...  # noqa: D102
-    @property
-    def subject(self) -> str: ...  # noqa: D102
-    @property
-    def verdict(self) -> str: ...  # noqa: D102
-    @property
-    def data(self) -> dict[str, Any]: ...  # noqa: D102
-
-
-class Recording(Protocol):
-    """What is asked of a recording."""
-
-    def rows(self, after: int = 0, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[Row]:
-        """Rows in order."""
-        ...
 
 
 class Call(msgspec.Struct):
@@ -225,7 +197,7 @@ _STEPS = {
 }
 
 
-def turns_of(source: Recording) -> Turns:
+def turns_of(source: Rows) -> Turns:
     """All of a recording."""
     turns = Turns()
     for row in source.rows(kinds=KINDS):

@@ -8,20 +8,12 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from dataclasses import field as field_of
-from typing import Any, Protocol
+from typing import Any
 
 from agentwrap.recording.foreign import to_bytes
+from agentwrap.rows import Row
 
 KINDS = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special")
-
-
-class Row(Protocol):
-    """What is asked of an event row."""
-
-    @property
-    def kind(self) -> str: ...  # noqa: D102
-    @property
-    def data(self) -> dict[str, Any]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)

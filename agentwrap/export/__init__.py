@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import cast
 
-from agentwrap.views.source import Row, Source
+from agentwrap.rows import Row
+from agentwrap.views.source import Source
 
 Exporter = Callable[[Source, Iterable[Row], int], Iterator[bytes]]
 

@@ -18,7 +18,8 @@ from agentwrap.export import genai
 from agentwrap.export.otlp_attributes import whole
 from agentwrap.export.stamps import rfc3339
 from agentwrap.models.loose import mapping, sequence
-from agentwrap.views.source import Row, Source, foreign_text
+from agentwrap.rows import Row
+from agentwrap.views.source import Source, foreign_text
 
 MEDIA = "application/json"
 VERSION = "ATIF-v1.7"

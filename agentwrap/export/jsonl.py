@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agentwrap.export.stamps import rfc3339
-from agentwrap.views.source import Row, Source, Span
+from agentwrap.rows import Row, Span
+from agentwrap.views.source import Source
 
 SCHEMA = 1
 MEDIA = "application/jsonl"

@@ -15,7 +15,8 @@ from agentwrap.evidence import linking
 from agentwrap.export import otlp_attributes as attributes
 from agentwrap.export.otlp_attributes import Attributes
 from agentwrap.export.spans import Ended, Ending
-from agentwrap.views.source import Row, Source, foreign_text, texts
+from agentwrap.rows import Row
+from agentwrap.views.source import Source, foreign_text, texts
 
 MEDIA = "application/x-protobuf"
 BATCH_SPANS = 500

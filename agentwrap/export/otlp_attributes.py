@@ -9,7 +9,8 @@ from typing import Any
 
 from agentwrap.export import genai
 from agentwrap.export.spans import Ended
-from agentwrap.views.source import Row, Source, foreign_text, mapping, number, texts
+from agentwrap.rows import Row
+from agentwrap.views.source import Source, foreign_text, mapping, number, texts
 
 Attributes = dict[str, Any]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from agentwrap.evidence import linking
 from agentwrap.export.spans import Ended, Ending, Note
-from agentwrap.views.source import Row, Source, foreign_text, number, texts
+from agentwrap.rows import Row
+from agentwrap.views.source import Source, foreign_text, number, texts
 
 MEDIA = "application/json"
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode

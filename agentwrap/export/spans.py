@@ -15,7 +15,8 @@ import msgspec
 from agentwrap.evidence.linking import Link, Linker
 from agentwrap.evidence.turns import KINDS as MODEL_KINDS
 from agentwrap.evidence.turns import number, word
-from agentwrap.views.source import Row, Source, Span
+from agentwrap.rows import Row, Span
+from agentwrap.views.source import Source
 
 Kind = Literal["run", "process", "connection", "agent", "turn", "model", "tool", "session", "mcp", "moment", "exchange"]
 
@@ -98,7 +99,7 @@ class Ending:
         elif kind.startswith("mcp."):
             yield from self._mcp(row)
         elif kind == "process.exit":
-            yield from self._end(row.span or "", row)
+            yield from self._end(row.span, row)
         elif kind == "net.closed":
             yield from self._end(word(data.get("connection")), row)
         elif kind == "process.start":

@@ -9,7 +9,8 @@ from agentwrap import text
 from agentwrap.evidence.check import Report
 from agentwrap.evidence.judged import Judged
 from agentwrap.policy.coverage import KINDS, Judgement, Statement
-from agentwrap.views.source import Row, Source, foreign_text, number
+from agentwrap.rows import Row
+from agentwrap.views.source import Source, foreign_text, number
 from agentwrap.views.styled import Line, Role, line
 
 _TIER_WORDS = {

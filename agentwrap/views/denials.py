@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from agentwrap import text
+from agentwrap.rows import Row
 from agentwrap.views.context import Context, brief
-from agentwrap.views.source import Row, foreign_text, number
+from agentwrap.views.source import foreign_text, number
 from agentwrap.views.styled import Line, line
 
 MOST_KINDS = 10_000
@@ -42,7 +43,7 @@ def collect(rows: Iterable[Row]) -> Denials:
         if row.verdict not in REFUSED:
             continue
         count = number(row.data.get("count"), 1)
-        key = (row.verdict, verb(row), row.subject, row.span or "", foreign_text(row.data.get("rule")))
+        key = (row.verdict, verb(row), row.subject, row.span, foreign_text(row.data.get("rule")))
         known = found.kinds.get(key)
         if known is not None:
             known.count += count

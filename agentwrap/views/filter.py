@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import msgspec
 
 from agentwrap.errors import AgentwrapError
+from agentwrap.rows import Row
 from agentwrap.views.filter_keys import KEYS, Spans, Test, kinds_named
-from agentwrap.views.source import Row
 
 
 class FilterError(AgentwrapError):

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentwrap.views.source import Row, Span, foreign_text, mapping, number, texts
+from agentwrap.rows import Row, Span
+from agentwrap.views.source import foreign_text, mapping, number, texts
 
 if TYPE_CHECKING:
     from agentwrap.evidence.linking import Linker
@@ -100,7 +101,8 @@ def _under_test(value: str) -> Test:
     """Rows of a span or of anything that descends from it."""
 
     def test(row: Row, spans: Spans) -> bool:
-        span_id, steps = row.span, 0
+        span_id: str | None = row.span
+        steps = 0
         while span_id is not None and steps < 10_000:  # a file made by hand may hold a loop
             if span_id == value:
                 return True

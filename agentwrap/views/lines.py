@@ -5,10 +5,10 @@ Knows how a line fits a terminal. What it says comes from `parts`; which rows ar
 """
 
 from agentwrap import text
+from agentwrap.rows import Row
 from agentwrap.views.context import Context
 from agentwrap.views.parts import parts_of
 from agentwrap.views.parts_base import Parts
-from agentwrap.views.source import Row
 from agentwrap.views.styled import Line, Role
 
 # Columns of the picture in docs: time 7, turn 2, kind 6, what 44, then result and who.

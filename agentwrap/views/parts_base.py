@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from agentwrap.rows import Row
 from agentwrap.views.context import Context, Lineage
-from agentwrap.views.source import Row, number
+from agentwrap.views.source import number
 from agentwrap.views.styled import Line, Role
 
 

@@ -3,7 +3,8 @@
 Told by a look at all edits before the first line is shown, so for recordings with very many edits it is left out.
 """
 
-from agentwrap.views.source import Row, Source, foreign_text
+from agentwrap.rows import Row
+from agentwrap.views.source import Source, foreign_text
 
 MOST_EDITS = 40_000
 

@@ -1,4 +1,4 @@
-"""What a view needs of a recording: rows, spans, blobs. Anything with these methods will do (the reader, a fake).
+"""What a view needs of a recording: rows, spans, blobs.
 
 Also the few ways to read a field of a row's `data`: foreign bytes stand there as text or as `{"b64": ...}`.
 """
@@ -6,50 +6,14 @@ Also the few ways to read a field of a row's `data`: foreign bytes stand there a
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-
-class Row(Protocol):
-    """One event row; `data` holds the fields of the event's struct, defaults left out."""
-
-    @property
-    def seq(self) -> int: ...  # noqa: D102
-    @property
-    def at_ns(self) -> int: ...  # noqa: D102
-    @property
-    def kind(self) -> str: ...  # noqa: D102
-    @property
-    def span(self) -> str | None: ...  # noqa: D102
-    @property
-    def pid(self) -> int | None: ...  # noqa: D102
-    @property
-    def subject(self) -> str: ...  # noqa: D102
-    @property
-    def verdict(self) -> str: ...  # noqa: D102
-    @property
-    def data(self) -> dict[str, Any]: ...  # noqa: D102
+from agentwrap.rows import Row, Rows, Span
 
 
-class Span(Protocol):
-    """One span: a process, later a turn, a call. `end_ns` is None while it is open or where nobody saw it end."""
-
-    id: str
-    parent: str | None
-    kind: str
-    name: str
-    start_ns: int
-    end_ns: int | None
-    status: str | None
-    data: dict[str, Any]
-
-
-class Source(Protocol):
+class Source(Rows, Protocol):
     """A recording being read."""
 
     @property
     def meta(self) -> Mapping[str, str]: ...  # noqa: D102
-
-    def rows(self, after: int = 0, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[Row]:
-        """Rows in the order of `seq`, those past `after`, of `kinds` only."""
-        ...
 
     def span(self, id: str) -> Span | None:  # noqa: A002 - the interface's word
         """One span, or None."""

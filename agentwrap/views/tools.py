@@ -7,11 +7,12 @@ import msgspec
 from agentwrap import text
 from agentwrap.evidence.linking import ALONE, FILES, PROCESSES, SOCKETS, Link, Linker
 from agentwrap.evidence.turns import ToolUse
+from agentwrap.rows import Row
 from agentwrap.views import noise
 from agentwrap.views.context import Context, brief
 from agentwrap.views.lines import columns_of, fit, shorten
 from agentwrap.views.model_parts import agent_mark, tool_brief, tool_status
-from agentwrap.views.source import Row, Source, foreign_text
+from agentwrap.views.source import Source, foreign_text
 from agentwrap.views.styled import Line, line
 
 KINDS = (*PROCESSES, *FILES, *SOCKETS)
@@ -57,7 +58,7 @@ def caused(source: Source, story: Linker) -> dict[str, Caused]:
             continue
         left -= 1
         if row.kind in PROCESSES:
-            of.processes.add(row.span or "")
+            of.processes.add(row.span)
         elif row.kind in FILES:
             if not noise.hidden(row):
                 of.files.add(foreign_text(row.data.get("path")))

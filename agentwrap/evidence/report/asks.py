@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from agentwrap.evidence.report.fields import Row, number, raw, text, word
+from agentwrap.evidence.report.fields import number, raw, text, word
+from agentwrap.rows import Row
 
 KINDS = ("ask.waiting", "ask.answered")
 APPROVING = frozenset({"once", "run", "always"})

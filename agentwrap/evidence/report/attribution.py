@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 from agentwrap.evidence.report.controls import Control, Test
 from agentwrap.evidence.report.facts import MCP, Facts
-from agentwrap.evidence.report.fields import Span, shown
+from agentwrap.evidence.report.fields import shown
 from agentwrap.evidence.report.principal import Principal
 from agentwrap.evidence.report.said import clipped
 from agentwrap.evidence.report.story import Called, Story
+from agentwrap.rows import Span
 
 _DEEPEST = 1000
 _REMEMBERED = 50_000

@@ -10,7 +10,8 @@ import msgspec
 
 from agentwrap.evidence.report.controls import Control, Test
 from agentwrap.evidence.report.facts import Facts
-from agentwrap.evidence.report.fields import Row, number, text, word
+from agentwrap.evidence.report.fields import number, text, word
+from agentwrap.rows import Row
 
 DECIDED = "net.decision"
 TRAFFIC = ("net.closed", "http.exchange", "model.request")

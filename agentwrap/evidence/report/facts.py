@@ -5,9 +5,10 @@ from collections.abc import Iterable
 import msgspec
 
 from agentwrap.evidence.report.controls import Test
-from agentwrap.evidence.report.fields import Row, number, text, word
+from agentwrap.evidence.report.fields import number, text, word
 from agentwrap.policy.coverage import Hole, Requirement, Statement, judge
 from agentwrap.policy.layers import Layer
+from agentwrap.rows import Row
 
 _OBSERVED = frozenset({"wall", "guard", "witness"})
 MCP = ("mcp-stdio", "mcp-http")

@@ -4,47 +4,14 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
 from agentwrap.recording.foreign import to_bytes
+from agentwrap.rows import Row, Rows, Span
 
 
-class Row(Protocol):
-    """What is asked of an event row."""
-
-    @property
-    def seq(self) -> int: ...  # noqa: D102
-    @property
-    def at_ns(self) -> int: ...  # noqa: D102
-    @property
-    def kind(self) -> str: ...  # noqa: D102
-    @property
-    def span(self) -> str: ...  # noqa: D102
-    @property
-    def pid(self) -> int: ...  # noqa: D102
-    @property
-    def subject(self) -> str: ...  # noqa: D102
-    @property
-    def verdict(self) -> str: ...  # noqa: D102
-    @property
-    def data(self) -> dict[str, Any]: ...  # noqa: D102
-
-
-class Span(Protocol):
-    """What is asked of a span."""
-
-    parent: str | None
-    kind: str
-    name: str
-    data: dict[str, Any]
-
-
-class Source(Protocol):
+class Source(Rows, Protocol):
     """What is asked of a recording."""
 
     @property
     def meta(self) -> Mapping[str, str]: ...  # noqa: D102
-
-    def rows(self, after: int = 0, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[Row]:
-        """Rows in order."""
-        ...
 
     def grouped(self, key: str, kinds: Collection[str]) -> Iterator[Row]:
         """Rows of some kinds in the order of a field of `data`, those of one value in their own order."""

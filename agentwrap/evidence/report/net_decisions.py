@@ -7,10 +7,11 @@ lets nothing through.
 from agentwrap.evidence.report.asks import Asks
 from agentwrap.evidence.report.controls import Test
 from agentwrap.evidence.report.facts import Facts
-from agentwrap.evidence.report.fields import Row, number, text, word
+from agentwrap.evidence.report.fields import number, text, word
 from agentwrap.policy.hosts import HostError, parse_host, special
 from agentwrap.policy.layers import decide_layers
 from agentwrap.policy.questions import Answer, Connect, Lookup
+from agentwrap.rows import Row
 
 KINDS = ("net.decision", "dns.query")
 _PUBLISHED = "--publish"  # it came in, and was wanted

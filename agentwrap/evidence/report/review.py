@@ -21,7 +21,7 @@ from agentwrap.evidence.report.connections import DECIDED, TRAFFIC, connections
 from agentwrap.evidence.report.controls import CONTROLS, MOST_KEPT, Control, Test
 from agentwrap.evidence.report.decisions import Decisions
 from agentwrap.evidence.report.facts import Facts
-from agentwrap.evidence.report.fields import Row, Source, flag, raw, text, word
+from agentwrap.evidence.report.fields import Source, flag, raw, text, word
 from agentwrap.evidence.report.gaps import gaps
 from agentwrap.evidence.report.net_decisions import KINDS as NETWORK
 from agentwrap.evidence.report.net_decisions import NetDecisions
@@ -36,6 +36,7 @@ from agentwrap.evidence.report.written_policy import told_policies
 from agentwrap.evidence.verify import Verdict, verify
 from agentwrap.recording.envelope import Part, envelope, leaf_hash
 from agentwrap.recording.reader import Reader
+from agentwrap.rows import Row
 
 _PARTS = "SELECT role, ordinal, sha256 FROM part WHERE seq = ? ORDER BY role, ordinal"
 _LONGEST_BODY = 16 << 20

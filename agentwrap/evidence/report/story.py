@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from agentwrap.evidence.report.fields import Row, flag, number, raw, shown, text, word
+from agentwrap.evidence.report.fields import flag, number, raw, shown, text, word
 from agentwrap.evidence.report.said import Said, said
+from agentwrap.rows import Row
 
 KINDS = ("mcp.call", "mcp.decision", "mcp.result", "mcp.message")
 _MOST_ROWS = 64

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from agentwrap.evidence.report.controls import Control, Test
 from agentwrap.evidence.report.facts import MCP, Facts
-from agentwrap.evidence.report.fields import Row, raw, shown, word
+from agentwrap.evidence.report.fields import raw, shown, word
 from agentwrap.evidence.report.said import raw_result
 from agentwrap.evidence.report.story import Story
 from agentwrap.mcp.normal_form import tool_digest
 from agentwrap.mcp.strict import listed_tools
 from agentwrap.policy.layers import pinned_digest
+from agentwrap.rows import Row
 
 KIND = "mcp.tool"
 _MOST = 100_000

@@ -14,12 +14,13 @@ import msgspec
 from agentwrap.errors import AgentwrapError
 from agentwrap.evidence.asked import places_of
 from agentwrap.evidence.report.facts import Told
-from agentwrap.evidence.report.fields import Row, Source, raw, text, word
+from agentwrap.evidence.report.fields import Source, raw, text, word
 from agentwrap.policy.document import load
 from agentwrap.policy.flags import SECTIONS, leave_unsaid
 from agentwrap.policy.layers import ORDER, Layer
 from agentwrap.policy.paths import Places
 from agentwrap.policy.rules import COMMAND_LINE
+from agentwrap.rows import Row
 
 _MOST = 16
 _MOST_STEPS = 10_000
