@@ -3,11 +3,11 @@
 import random
 import re
 import subprocess
-import threading
 import time
 from pathlib import Path
 
 import pytest
+from waiting_bystander import Bystander
 from wrapping import AGENTWRAP, command, environment, events
 
 LOSS_NS = 50_000_000
@@ -23,22 +23,6 @@ while True:
 """
 
 
-class Bystander(threading.Thread):
-    """Wants the processor every millisecond and notes how long it had to wait: what the machine itself takes away."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.longest_wait_ns = 0
-        self.over = threading.Event()
-
-    def run(self) -> None:
-        before = time.monotonic_ns()
-        while not self.over.wait(0.001):
-            now = time.monotonic_ns()
-            self.longest_wait_ns = max(self.longest_wait_ns, now - before - 1_000_000)
-            before = now
-
-
 @pytest.mark.parametrize("turn", range(12))
 def test_at_most_50_ms_are_lost(tmp_path: Path, turn: int) -> None:
     work = tmp_path / "work"
@@ -52,13 +36,11 @@ def test_at_most_50_ms_are_lost(tmp_path: Path, turn: int) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    bystander = Bystander()
-    bystander.start()
-    # The moment is the test's input, not a wait for anything.
-    time.sleep(random.Random(turn).uniform(0.02, 0.6))
-    killed_ns = time.monotonic_ns()
-    process.kill()
-    bystander.over.set()
+    with Bystander() as bystander:
+        # The moment is the test's input, not a wait for anything.
+        time.sleep(random.Random(turn).uniform(0.02, 0.6))
+        killed_ns = time.monotonic_ns()
+        process.kill()
     process.wait()
     process.stdout.close()
     made = {int(name.name[1:]) for name in work.iterdir()}

@@ -1,0 +1,33 @@
+"""What the machine itself takes away: how long a thread that wants the processor has to wait for it."""
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+
+class Bystander(threading.Thread):
+    """Wants the processor every millisecond, from entering to leaving. `longest_wait_ns`: it had to wait so long."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.longest_wait_ns = 0
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        before, over = time.monotonic_ns(), False
+        while not over:
+            over = self._over.wait(0.001)
+            now = time.monotonic_ns()
+            self.longest_wait_ns = max(self.longest_wait_ns, now - before - 1_000_000)
+            before = now
