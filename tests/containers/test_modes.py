@@ -42,13 +42,15 @@ class Ran:
     def rows(self) -> list[tuple[str, ...]]:
         """What happened, without what differs from machine to machine: ids, times and the folder.
 
-        Edits come first: one is told when its file is at rest, which the next program may or may not wait for.
+        Edits come first: one is told when its file is at rest, which the next program may or may not wait for. And a
+        file that `sed -i` makes, to move it over another, is told by its own name where it was looked at in between.
         """
         found = [
             (event.kind, event.subject.replace(str(self.work), "."), str(event.data.get("change", "")))
             for event in self.wrapped.events()
             if event.kind.partition(".")[0] in ("file", "net", "dns") or event.kind == "process.exec"
             if event.data.get("klass") not in ("cache", "system", "device")
+            if not (event.kind == "file.edit" and event.subject.startswith(f"{self.work}/sed"))
         ]
         return sorted(found, key=lambda row: row[0] != "file.edit")
 
