@@ -271,7 +271,8 @@ def test_a_stopped_run_does_not_keep_the_others_from_being_listed(
 ) -> None:
     from agentwrap.approvals import folder
 
-    monkeypatch.setattr(folder.connect, "__defaults__", (0.3,))
+    connect = folder.connect
+    monkeypatch.setattr(folder, "connect", lambda path: connect(path, 0.3 if path.name == "3f2a0001" else 300))
     runs.start("3f2a0001", waiting("a1"))
     runs.start("77770001", waiting("a1"))
     os.kill(runs.live["3f2a0001"].pid, 19)

@@ -4,7 +4,8 @@ import resource
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 import trio
@@ -180,10 +181,12 @@ class TestLastWords:
 
 
 class TestDial:
-    def free_port(self) -> int:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port: int = listener.getsockname()[1]
-        return port
+    @contextmanager
+    def silent_port(self) -> Iterator[int]:
+        """One that nobody listens on: taken, so that nobody else gets it meanwhile."""
+        with socket.socket() as taken:
+            taken.bind(("", 0))
+            yield taken.getsockname()[1]
 
     def dialled(self, port: int, *addresses: str) -> Dialled | Failed:
         from ipaddress import ip_address
@@ -203,7 +206,8 @@ class TestDial:
             outcome.sock.close()
 
     def test_nobody_listens(self) -> None:
-        assert self.dialled(self.free_port(), "127.0.0.1") == Failed("refused", b"ECONNREFUSED")
+        with self.silent_port() as port:
+            assert self.dialled(port, "127.0.0.1") == Failed("refused", b"ECONNREFUSED")
 
     def test_the_next_address_is_tried(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -213,5 +217,6 @@ class TestDial:
             outcome.sock.close()
 
     def test_the_first_failure_is_told_when_all_fail(self) -> None:
-        outcome = self.dialled(self.free_port(), "127.0.0.1", "127.0.0.2")
+        with self.silent_port() as port:
+            outcome = self.dialled(port, "127.0.0.1", "127.0.0.2")
         assert outcome == Failed("refused", b"ECONNREFUSED")
