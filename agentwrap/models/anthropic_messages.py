@@ -66,12 +66,7 @@ class AnthropicMessages:
     def request(self, body: bytes, path: bytes) -> RequestFacts:
         """As Shape.request."""
         document = Document(body, "messages")
-        said = []
-        outcomes: list[Outcome] = []
-        for place in document.places:
-            one = _said.of(document.raw(place))
-            said.append(one.at(place))
-            outcomes += one.outcomes
+        said, outcomes = document.said(_said.of)
         named = _VERTEX_MODEL.match(path)
         return RequestFacts(
             model=word(document.get("model")) or (named[1] if named else b""),
@@ -94,9 +89,7 @@ class AnthropicMessages:
                 _take(gathering, event, value)
             elif event.complete:
                 gathering.met("no object")
-        if gathering.facts() == ResponseFacts():
-            gathering.problem = "empty" if made == "nothing" else "no answer of this API"
-        return gathering.facts()
+        return gathering.answer(made)
 
 
 def _outcomes(held: dict[str, Any]) -> list[Outcome]:

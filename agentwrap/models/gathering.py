@@ -13,6 +13,7 @@ from agentwrap.models.json_slices import FAULTS, inside, read
 from agentwrap.models.loose import mapping, sequence, text, word
 from agentwrap.models.shape import Block, ResponseFacts, Usage
 from agentwrap.models.sse import Event
+from agentwrap.models.stream import Form
 
 Kind = Literal["text", "thinking", "tool", "provider-tool", "refusal", "other"]
 Field = Literal["text", "arguments"]
@@ -156,6 +157,14 @@ class Gathering:
             unknown=tuple(self._unknown),
             problem=self.problem,
         )
+
+    def answer(self, made: Form) -> ResponseFacts:
+        """What came in a body of that form, all of it: nothing that is known is a problem."""
+        facts = self.facts()
+        if facts == ResponseFacts():
+            self.problem = "empty" if made == "nothing" else "no answer of this API"
+            facts = self.facts()
+        return facts
 
 
 def value_of(event: Event) -> object:

@@ -17,7 +17,7 @@ from agentwrap.models.loose import mapping, number, sequence, word
 from agentwrap.models.requests import Document, message, outcome
 from agentwrap.models.shape import Message, Outcome, RequestFacts, ResponseFacts, Usage
 from agentwrap.models.sse import Event
-from agentwrap.models.stream import form, messages
+from agentwrap.models.stream import Form, form, messages
 
 _PATH = re.compile(rb".*/(?:models/([^/:]{1,256})|v1internal):(streamG|g)enerateContent")
 
@@ -130,13 +130,11 @@ class _Answer:
             gathering.complete = True
             gathering.stop = word(blocked)
 
-    def facts(self, made: str) -> ResponseFacts:
+    def facts(self, made: Form) -> ResponseFacts:
         """What came."""
         gathering = self.gathering
         gathering.usage = _usage(mapping(self._counted))
-        if gathering.facts() == ResponseFacts():
-            gathering.problem = "empty" if made == "nothing" else "no answer of this API"
-        return gathering.facts()
+        return gathering.answer(made)
 
     def _part(self, event: Event, index: int, part: dict[str, Any]) -> None:
         gathering = self.gathering

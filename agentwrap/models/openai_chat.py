@@ -16,7 +16,7 @@ from agentwrap.models.remembered import Remembered
 from agentwrap.models.requests import Document, Said, outcome, role_of, value_in
 from agentwrap.models.shape import Outcome, RequestFacts, ResponseFacts, Usage
 from agentwrap.models.sse import Event
-from agentwrap.models.stream import form, messages
+from agentwrap.models.stream import Form, form, messages
 
 _PATH = re.compile(rb"(?:.*/)?chat/completions")
 _DEPLOYMENT = re.compile(rb".*/deployments/([^/]{1,256})/chat/completions")  # Azure names the model in the path
@@ -50,12 +50,7 @@ class OpenAiChat:
     def request(self, body: bytes, path: bytes) -> RequestFacts:
         """As Shape.request."""
         document = Document(body, "messages")
-        said = []
-        outcomes: list[Outcome] = []
-        for place in document.places:
-            one = _said.of(document.raw(place))
-            said.append(one.at(place))
-            outcomes += one.outcomes
+        said, outcomes = document.said(_said.of)
         deployment = _DEPLOYMENT.fullmatch(path)
         return RequestFacts(
             model=word(document.get("model")) or (deployment[1] if deployment else b""),
@@ -126,14 +121,12 @@ class _Answer:
                 self._ended[index] = True
                 gathering.stop = gathering.stop or word(choice["finish_reason"])
 
-    def facts(self, made: str) -> ResponseFacts:
+    def facts(self, made: Form) -> ResponseFacts:
         """What came."""
         gathering = self.gathering
         gathering.usage = _usage(mapping(self._counted))
         gathering.complete = gathering.complete or (bool(self._ended) and all(self._ended.values()))
-        if gathering.facts() == ResponseFacts():
-            gathering.problem = "empty" if made == "nothing" else "no answer of this API"
-        return gathering.facts()
+        return gathering.answer(made)
 
     def _message(self, event: Event, index: int, said: dict[str, Any], *, whole: bool) -> None:
         gathering = self.gathering

@@ -17,9 +17,9 @@ from agentwrap.models.loose import mapping, number, sequence, word
 from agentwrap.models.remembered import Remembered
 from agentwrap.models.requests import Document, Said, message, role_of, value_in
 from agentwrap.models.responses_items import DELTAS, KNOWN_EVENTS, first_parts, outcomes, parts
-from agentwrap.models.shape import Message, Outcome, RequestFacts, ResponseFacts, Usage
+from agentwrap.models.shape import RequestFacts, ResponseFacts, Usage
 from agentwrap.models.sse import Event
-from agentwrap.models.stream import form, messages
+from agentwrap.models.stream import Form, form, messages
 
 _PATH = re.compile(rb"(?:/|.*/(?:v\d+|codex|openai)/)responses")
 
@@ -57,12 +57,7 @@ class OpenAiResponses:
     def request(self, body: bytes, path: bytes) -> RequestFacts:  # noqa: ARG002
         """As Shape.request."""
         document = Document(body, "input")
-        said: list[Message] = []
-        results: list[Outcome] = []
-        for place in document.places:
-            one = _said.of(document.raw(place))
-            said.append(one.at(place))
-            results += one.outcomes
+        said, results = document.said(_said.of)
         asked = document.get("input")
         if isinstance(asked, str) and document.top is not None:
             kept = identity(_kept({"role": "user", "content": asked}), b"")
@@ -155,7 +150,7 @@ class _Answer:
         if kind in _ENDS:
             gathering.complete = True
 
-    def facts(self, made: str) -> ResponseFacts:
+    def facts(self, made: Form) -> ResponseFacts:
         """What came. The last event holds the whole answer, or (ChatGPT's own backend) none of it."""
         gathering = self.gathering
         if gathering.whole is None and self._items:
@@ -164,11 +159,7 @@ class _Answer:
                 begun.setdefault(index, []).append(part)
             begun |= {index: self._parts(item) for index, item in self._items.items()}
             gathering.whole = [part for index in sorted(begun) for part in begun[index]]
-        facts = gathering.facts()
-        if facts == ResponseFacts():
-            gathering.problem = "empty" if made == "nothing" else "no answer of this API"
-            facts = gathering.facts()
-        return facts
+        return gathering.answer(made)
 
     def _response(self, told: dict[str, Any]) -> None:
         gathering = self.gathering

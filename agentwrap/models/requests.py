@@ -1,6 +1,6 @@
 """What the requests of all APIs have in common: one JSON object, with a list of messages among its members. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from agentwrap.models.json_slices import FAULTS, Place, elements, members, read
@@ -48,6 +48,16 @@ class Document:
     def raw(self, place: Place) -> bytes:
         """The bytes of a slice."""
         return self._body[place[0] : place[1]]
+
+    def said(self, read_one: Callable[[bytes], "Said"]) -> tuple[list[Message], list[Outcome]]:
+        """All messages, and the tool results in them, in order."""
+        messages: list[Message] = []
+        outcomes: list[Outcome] = []
+        for place in self.places:
+            one = read_one(self.raw(place))
+            messages.append(one.at(place))
+            outcomes += one.outcomes
+        return messages, outcomes
 
     def length(self, name: str) -> int:
         """How many elements a member has."""
