@@ -18,14 +18,14 @@ from agentwrap.events import AnyEvent, Body, Content, FileState, RunStart
 from agentwrap.recording import note as notes
 from agentwrap.recording.encode import Columns, Encoder
 from agentwrap.recording.foreign import to_bytes, to_json, to_subject
-from agentwrap.recording.layout import LAYOUTS, Layout
+from agentwrap.recording.layout import Layout, every_layout
 from agentwrap.recording.lists import fold, role_of
 from agentwrap.recording.reader import Reader, Row
 from agentwrap.recording.redact import Redactor
 from agentwrap.recording.redact.streams import texts_of
 from agentwrap.recording.writer import Recorder, SignsNotes
 
-_CLASSES = {layout.kind: (event_class, layout) for event_class, layout in LAYOUTS.items()}
+_CLASSES = {layout.kind: (event_class, layout) for event_class, layout in every_layout().items()}
 _DROPPED = {
     "tool.call": ("arguments",),
     "tool.result": ("text",),

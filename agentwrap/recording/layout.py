@@ -129,4 +129,19 @@ def state_fields(state: FileState) -> dict[str, Any]:
     return fields
 
 
-LAYOUTS: dict[type[Event], Layout] = {event_class: layout_of(event_class) for event_class in typing.get_args(AnyEvent)}
+class _Layouts(dict[type[Event], Layout]):
+    """Each is made when it is first needed: all of them take 40 ms, for which every command would wait."""
+
+    def __missing__(self, event_class: type[Event]) -> Layout:
+        if event_class not in typing.get_args(AnyEvent):
+            raise KeyError(event_class)
+        made = self[event_class] = layout_of(event_class)
+        return made
+
+
+LAYOUTS = _Layouts()
+
+
+def every_layout() -> dict[type[Event], Layout]:
+    """Those of all events."""
+    return {event_class: LAYOUTS[event_class] for event_class in typing.get_args(AnyEvent)}

@@ -134,7 +134,7 @@ def test_numbers_on_the_page() -> None:
 
 
 def test_layouts_cover_every_kind() -> None:
-    assert {plan.kind for plan in layout.LAYOUTS.values()} == KINDS.keys()
+    assert {plan.kind for plan in layout.every_layout().values()} == KINDS.keys()
 
 
 def test_views_answer_in_one_line(tmp_path: Path) -> None:
