@@ -4,6 +4,8 @@ A refused call of a tool is a result that says so, as the protocol wants for wha
 is a JSON-RPC error. Its code lies outside of what JSON-RPC and MCP keep for themselves (-32768 to -32000).
 """
 
+from functools import lru_cache
+
 import msgspec
 
 from agentwrap.policy.mcp_rules import TOOL_CALL
@@ -47,10 +49,14 @@ def refusal(raw_id: bytes, method: str, text: str, rule: str, *, modern: bool) -
     if not raw_id:
         return b""
     if method == TOOL_CALL:
-        kind = b',"resultType":"complete"' if modern else b""
-        said = b'{"content":[{"type":"text","text":%b}],"isError":true%b}' % (_encode(escape_lines(text)), kind)
-        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (raw_id, said)
+        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (raw_id, _refused_call(text, modern))
     return error(raw_id, text, rule)
+
+
+@lru_cache(maxsize=64)
+def _refused_call(text: str, modern: bool) -> bytes:
+    kind = b',"resultType":"complete"' if modern else b""
+    return b'{"content":[{"type":"text","text":%b}],"isError":true%b}' % (_encode(escape_lines(text)), kind)
 
 
 def error(raw_id: bytes, text: str, rule: str) -> bytes:

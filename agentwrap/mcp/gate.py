@@ -7,7 +7,7 @@ remembered, as far as tools of it are pinned: use one Gate for all that is said 
 import re
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -64,6 +64,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 _PASSED = Verdict()
 
 
+class _Words(NamedTuple):
+    """What a verdict says beside what its message brings. `text`: of the refusal, `question`: what a human is asked."""
+
+    decision: Literal["pass", "deny", "hold", "would-deny"]
+    rule: bytes
+    why: bytes
+    change: bytes
+    method: bytes
+    tool: bytes
+    text: str
+    question: bytes
+
+
 class _Judged(msgspec.Struct, frozen=True):
     """One request and what all layers say to it."""
 
@@ -91,6 +104,7 @@ class Gate:
         self._sides = {up: any(one.may_concern(up=up) for one in flat) for up in (True, False)}
         self._listed: dict[str, str] = {}
         self._fitting: dict[tuple[str, str], list[tuple[Policy, tuple[McpRule, ...]]]] = {}
+        self._said: dict[tuple[Answer, str, str, bool], _Words] = {}
         agent, on_behalf_of = attribution(layers)
         self.agent, self.on_behalf_of = _bytes(agent), _bytes(on_behalf_of)
 
@@ -104,7 +118,7 @@ class Gate:
         A batch goes on whole or not at all: where one member is refused all are, and the first verdict has the answer
         to all of them. A batch is never held.
         """
-        if not self.reads(up=up) or not (b"{" in message if up else _MAY_MATTER.search(message)):
+        if not self.reads(up=up) or not (message.find(b"{") >= 0 if up else _MAY_MATTER.search(message)):
             return (_PASSED,)
         try:
             messages, batch = read(message)
@@ -184,40 +198,57 @@ class Gate:
         answer, message = judged.answer, judged.message
         if answer is calls.NOTHING:
             return _PASSED
-        decision = self._decision(answer, message)
-        if decision == "deny" and answer.verdict == "approve":
-            answer = msgspec.structs.replace(answer, verdict="deny", why="without an id nobody could wait for it")
-        odd = answers.oddness(judged.tool) if answer.verdict != "allow" else ""
-        why = "; ".join(filter(None, (answer.why, odd)))
-        answer = msgspec.structs.replace(answer, why=why) if odd else answer
-        held = decision == "hold"
+        said = self._words(answer, message.method, judged.tool, bool(message.id))
+        refusal = b""
+        if said.decision == "deny":
+            refusal = answers.refusal(message.id, message.method, said.text, _text(said.rule), modern=message.modern)
         return Verdict(
-            decision=decision,
-            rule=_bytes(str(answer.rule)),
-            why=_bytes(why),
-            change=_bytes(answer.change),
-            method=_bytes(message.method),
-            tool=_bytes(judged.tool)[:_NAME_BYTES],
+            decision=said.decision,
+            rule=said.rule,
+            why=said.why,
+            change=said.change,
+            method=said.method,
+            tool=said.tool,
             digest=sha256(judged.arguments).hexdigest(),
             id=message.id,
             progress_token=message.token,
             modern=message.modern,
-            answer=self._denial(answer, message, judged.tool) if decision == "deny" else b"",
-            question=_bytes(self._what(message.method, judged.tool)) if held else b"",
-            arguments=judged.arguments[:_ARGUMENT_BYTES] if held else b"",
+            answer=refusal,
+            question=said.question,
+            arguments=judged.arguments[:_ARGUMENT_BYTES] if said.decision == "hold" else b"",
             ruled=True,
         )
 
-    def _decision(self, answer: Answer, message: Message) -> Literal["pass", "deny", "hold", "would-deny"]:
+    def _words(self, answer: Answer, method: str, tool: str, answerable: bool) -> _Words:
+        """The words for an answer; an agent that is refused tries again, and the same calls are allowed all day."""
+        key = (answer, method, tool, answerable)
+        known = self._said.get(key)
+        if known is not None:
+            return known
+        decision = self._decision(answer, answerable)
+        if decision == "deny" and answer.verdict == "approve":
+            answer = msgspec.structs.replace(answer, verdict="deny", why="without an id nobody could wait for it")
+        odd = answers.oddness(tool) if answer.verdict != "allow" else ""
+        if odd:
+            answer = msgspec.structs.replace(answer, why="; ".join(filter(None, (answer.why, odd))))
+        what = self._what(method, tool)
+        said = _Words(
+            decision, _bytes(str(answer.rule)), _bytes(answer.why), _bytes(answer.change), _bytes(method),
+            _bytes(tool)[:_NAME_BYTES], answers.denial_text(answer, what) if decision == "deny" else "",
+            _bytes(what) if decision == "hold" else b"",
+        )  # fmt: skip
+        if len(self._said) >= _REMEMBERED:
+            self._said.clear()
+        if len(tool) <= _NAME_BYTES and len(method) <= _NAME_BYTES:
+            self._said[key] = said
+        return said
+
+    def _decision(self, answer: Answer, answerable: bool) -> Literal["pass", "deny", "hold", "would-deny"]:
         if answer.verdict == "allow":
             return "pass"
         if self._observes:
             return "would-deny"
-        return "hold" if answer.verdict == "approve" and message.id else "deny"
-
-    def _denial(self, answer: Answer, message: Message, tool: str) -> bytes:
-        text = answers.denial_text(answer, self._what(message.method, tool))
-        return answers.refusal(message.id, message.method, text, str(answer.rule), modern=message.modern)
+        return "hold" if answer.verdict == "approve" and answerable else "deny"
 
     def _what(self, method: str, tool: str) -> str:
         named = f"call {tool}" if method == TOOL_CALL else " ".join(filter(None, (method, tool)))

@@ -94,7 +94,7 @@ def read(text: bytes, *, huge: bool = False) -> tuple[list[Message], bool]:
     """
     # White space to JSON (RFC 8259, 2), the end of a line to readers of text (Python's, Java's): what follows is a
     # message of its own to them. With a line feed in it, it is no line, but the body of a request.
-    if b"\r" in text and b"\n" not in text and b"\r" in text.rstrip():
+    if text.find(b"\r") >= 0 and text.find(b"\n") < 0 and text.rstrip().find(b"\r") >= 0:
         raise Ambiguous("malformed", "some readers end a line at the carriage return within it")
     value = parse(text, huge=huge)
     if type(value) is dict:

@@ -54,7 +54,10 @@ def concerning(rules: Iterable[McpRule], server: str, method: str, tool: str) ->
 
 def first(rules: Sequence[McpRule], arguments: Any, size: int, places: Places) -> McpRule | None:
     """The first of some rules whose conditions hold. Raises Ambiguous."""
-    return next((one for one in rules if not one.when or hold(one, arguments, size, places)), None)
+    for one in rules:
+        if not one.when or hold(one, arguments, size, places):
+            return one
+    return None
 
 
 def _without_arguments(rules: Sequence[McpRule], file: str, call: Call) -> Answer:

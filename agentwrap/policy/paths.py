@@ -198,12 +198,14 @@ def normal(path: str, places: Places) -> str:
         raise PathError("a NUL byte has no place in a path")
     if len(path) > _PATH_MAX:
         raise PathError("longer than any path")
-    for name, base in (("$CWD", places.cwd), ("$TMP", places.tmp), ("~", places.home)):
-        if path == name or path.startswith(name + "/"):
-            path = base + path[len(name) :]
-            break
+    if path[0] != "/":
+        for name, base in (("$CWD", places.cwd), ("$TMP", places.tmp), ("~", places.home)):
+            if path == name or path.startswith(name + "/"):
+                path = base + path[len(name) :]
+                break
+        path = posixpath.join(places.cwd, path)
     # POSIX keeps two leading slashes apart; Linux does not.
-    found = posixpath.normpath(posixpath.join(places.cwd, path))
+    found = posixpath.normpath(path)
     found = "/" + found.lstrip("/")
     while (link := _ROOT_LINK.match(found)) is not None:
         found = found[link.end() :] or "/"

@@ -143,6 +143,23 @@ def test_a_named_permission_is_told() -> None:
     assert judge(gate(), call("read_file", {"path": "../x"})).decision == "deny"
 
 
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_what_was_judged_before_changes_no_later_verdict(mode: str) -> None:
+    modern = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
+    texts = [
+        one
+        for tool in ("read_file", "merge_pr", "delete_all", "delete_\u0430ll", "delete_" + "x" * 2000, "other")
+        for arguments in ({"path": "a.txt", "branch": "main"}, {"path": "/etc/passwd", "branch": "side"})
+        for one in (
+            call(tool, arguments), call(tool, arguments, id=...), call(tool, arguments, id="8"),
+            call(tool, arguments, params=modern), message("resources/read", {"uri": tool, **arguments}),
+        )
+    ]  # fmt: skip
+    shared = gate(mode=mode)
+    for text in texts + texts[::-1]:
+        assert judge(shared, text) == judge(gate(mode=mode), text), text
+
+
 def test_what_a_server_asks_is_judged_too_and_refused_with_an_error() -> None:
     of = gate()
     assert of.reads(up=False)
