@@ -26,8 +26,17 @@ _ONLY_ANSWERS = re.compile(
     rb"^(/var)?/run/nscd/socket$|^/dev/log$|^/run/systemd/journal/|^/run/systemd/resolve/|^(/var)?/run/avahi-daemon/"
     rb"|^/run/systemd/userdb/|^(/var)?/run/setrans/"
 )
+_PIPE = re.compile(rb"/proc/(\d+)/(?:task/\d+/)?fd/pipe:\[\d+\]")
 _OTHERS_MEMORY = re.compile(rb"^/proc/(\d+)/(?:task/\d+/)?mem$")
 _WORLD: tuple[CoverageKind, ...] = ("exec", "file-write", "connect")
+
+
+class RefusedError(Exception):
+    """A call that names a door which is closed to its process: fails with `number`."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 class Door(NamedTuple):
@@ -65,6 +74,8 @@ class BlindSpots:
         self._now = now
         self._there = there
         self._own: set[bytes] = set()
+        self.pipe: Callable[[Process, tuple[int, int]], int] = lambda _process, _identity: 0
+        """Asked about another process's pipe (device, inode) that is opened: an errno, or 0."""
 
     def bound(self, address: Address) -> None:
         """The tree itself serves this unix address."""
@@ -104,6 +115,32 @@ class BlindSpots:
                 )
             )
         return True
+
+    def pipe_by_link(self, process: Process, host: bytes) -> int:
+        """As `descriptor_of_another`, by a link of somebody's making."""
+        found = _PIPE.fullmatch(os.path.realpath(host))
+        if found is None or int(found[1]) == os.getpid():  # /proc/self is ours, and would be the program's
+            return 0
+        return self.descriptor_of_another(process, int(found[1]), host)
+
+    def descriptor_of_another(self, process: Process, tid: int, host: bytes) -> int:
+        """A descriptor without a path is opened by its name in /proc, `host`. An errno, 0 where it may be.
+
+        Tell where it is another process's: a pipe is one's own from then on (proc_pid_fd(5)).
+        """
+        if os.path.exists(f"/proc/{process.pid}/task/{tid}"):
+            return 0
+        try:
+            status = os.stat(host)
+        except OSError:
+            return 0  # nothing is there, or nobody may look
+        if process.once(f"descriptor {tid}"):
+            self._sink(
+                ProcessReach(
+                    at_ns=self._now(), span=process.span, pid=process.pid, call="open /proc/PID/fd", target=tid
+                )
+            )
+        return self.pipe(process, (status.st_dev, status.st_ino))
 
     def _gap(self, process: Process, door: Door, detail: bytes) -> None:
         self._sink(gap_of(process, self._now(), door.what, door.cause, door.could_hide, detail))

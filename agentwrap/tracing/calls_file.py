@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from agentwrap.tracing.blindspots import BlindSpots
+from agentwrap.tracing.blindspots import BlindSpots, RefusedError
 from agentwrap.tracing.files.places import follow
 from agentwrap.tracing.files.settings import Place, Who
 from agentwrap.tracing.files.tracker import FileTracker
@@ -68,7 +68,9 @@ class FileCalls:
             if found.host.startswith(b"/proc/"):
                 meant = descriptor_meant(found)
                 if meant is not None:
-                    found = locate_descriptor(*meant, foreign=process.foreign)
+                    link, found = found.host, locate_descriptor(*meant, foreign=process.foreign)
+                    if found is None and (number := self._blind.descriptor_of_another(process, meant[0], link)):
+                        raise RefusedError(number)
         if found is None:
             raise FileNotFoundError
         return found
@@ -85,6 +87,8 @@ class FileCalls:
             place = self.place(process, tid, arguments, at)
             if place.path.startswith((b"/dev/", b"/proc/")):
                 self._special(process, place, flags)
+            elif os.path.islink(place.host) and (number := self._blind.pipe_by_link(process, place.host)):
+                return number
             self._files.opening(self._who(process, tid), place, flags, mode)
         elif self._reads:
             self._files.reading(self._who(process, tid), self.place(process, tid, arguments, at))

@@ -6,6 +6,7 @@ Knows flags of calls; what a name means and whether it is refused is `judged_fil
 import struct
 from collections.abc import Callable
 
+from agentwrap.tracing.blindspots import RefusedError
 from agentwrap.tracing.calls_file import Arguments, At, FileCalls, Handler
 from agentwrap.tracing.files.places import follow
 from agentwrap.tracing.files.settings import Place
@@ -51,6 +52,8 @@ class JudgedCalls:
         def handle(process: Process, tid: int, arguments: Arguments) -> int:
             try:
                 number = ask(process, tid, arguments)
+            except RefusedError as closed:
+                return closed.number
             except OSError as error:
                 if error.errno in FAILS_BY_ITSELF or refused(error):
                     raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agentwrap.events import CoverageKind, Sink
 from agentwrap.launching.seccomp import ARCH_X86_64
 from agentwrap.tracing.announcer import Announcer
-from agentwrap.tracing.blindspots import BlindSpots
+from agentwrap.tracing.blindspots import BlindSpots, RefusedError
 from agentwrap.tracing.calls_file import FileCalls
 from agentwrap.tracing.calls_network import NetworkCalls
 from agentwrap.tracing.calls_process import ProcessCalls
@@ -43,7 +43,7 @@ class Observer:
         self._sink = sink
         self._now = now
         self._judge = judge
-        blind = BlindSpots(sink, now, os.path.exists)
+        self.blind = blind = BlindSpots(sink, now, os.path.exists)
         file_calls = FileCalls(memory, files, blind, reads=reads)
         process_calls = ProcessCalls(memory, sink, now, traced=traced, notifying=notifying, judge=judge)
         file_handlers, sockets = file_calls.handlers, None
@@ -77,6 +77,8 @@ class Observer:
         name, handler = entry
         try:
             return handler(process, tid, arguments)
+        except RefusedError as closed:
+            return closed.number
         except OSError as error:
             # A path that does not exist, a bad pointer, a task that died: the call fails by itself, nothing is missed.
             if refused(error):

@@ -9,6 +9,7 @@ from agentwrap.launching.child import Launched
 from agentwrap.tracing.tracee import Memory
 
 if TYPE_CHECKING:
+    from agentwrap.tracing.blindspots import BlindSpots
     from agentwrap.tracing.capture import Capture
     from agentwrap.tracing.guard import Guard
     from agentwrap.tracing.guard.stopped import Stopped
@@ -70,9 +71,9 @@ def make_capture(
 
 
 def make_interposer(
-    settings: "TracerSettings", sink: Sink, now: Callable[[], int], listener: int
+    settings: "TracerSettings", blind: "BlindSpots", sink: Sink, now: Callable[[], int], listener: int
 ) -> "Interposer | None":
-    """What puts the relay between MCP servers and their clients, if the run has it."""
+    """What puts the relay between MCP servers and their clients, if the run has it; `blind` asks it about pipes."""
     if settings.servers is None:
         return None
     from agentwrap.launching.mcp_servers import Servers
@@ -80,7 +81,7 @@ def make_interposer(
 
     if isinstance(settings.servers, Servers):
         settings.servers.tell_to(sink, settings.start_ns)
-    return Interposer(
+    interposer = Interposer(
         settings.servers,
         settings.relay,
         sink,
@@ -89,3 +90,5 @@ def make_interposer(
         root_server=settings.root_server,
         listener=listener,
     )
+    blind.pipe = interposer.written_past
+    return interposer

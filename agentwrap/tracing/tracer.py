@@ -199,7 +199,8 @@ class Tracer:
             observer.network.guarded = True
         if listener is not None:
             self._capture = performing.make_capture(*performs)
-        self._interposer = performing.make_interposer(self._settings, self._sender.put, self._now, descriptor)
+        relayed = (self._settings, observer.blind, self._sender.put, self._now, descriptor)
+        self._interposer = performing.make_interposer(*relayed)
         set_id_works = not no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
         lifecycle = Lifecycle(
             self._sender.put, self._now, self._memory, self._files, observer, set_id_works=set_id_works

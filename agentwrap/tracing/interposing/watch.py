@@ -73,7 +73,7 @@ class Interposer:
         self._root_server = root_server
         self._listener = listener
         self._errands = Errands(listener)
-        self._given: OrderedDict[tuple[int, int], None] = OrderedDict()
+        self._given: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._by_hand: OrderedDict[str, bytes] = OrderedDict()
         self._asked: tuple[Process, bytes, tuple[bytes, ...]] | None = None
         self.injecting: set[int] = set()
@@ -122,7 +122,7 @@ class Interposer:
             standard = self._to_swap(process, server)
             if standard is not None:
                 handing = self._handing(process, server)
-                self._know(process, give(self._listener, request, process.pid, standard, handing))
+                self._know(process, server, give(self._listener, request, process.pid, standard, handing))
         except OSError as error:
             return self._unrelayed(process, server, str(error))
         return 0
@@ -130,6 +130,25 @@ class Interposer:
     def answer(self, request: int, tid: int, number: int) -> bool:
         """A reported call of a thread in `injecting`: whether it has been answered. Else it is to go on, untold."""
         return self._errands.answer(request, tid, number)
+
+    def written_past(self, process: Process, identity: tuple[int, int]) -> int:
+        """A pipe of another process is opened by its name in /proc, past who relays: an errno, 0 if it may be."""
+        name = self._given.get(identity)
+        if name is None:
+            return 0
+        if not self._gated:
+            if process.once("written past"):
+                could_hide = "what this process says to an MCP server, past who relays that"
+                self._sink(gap_of(process, self._now(), "mcp-stdio", "unrelayed-mcp", could_hide, name))
+            return 0
+        self._sink(
+            ActDenied(
+                at_ns=self._now(), span=process.span, pid=process.pid, decision="deny", by="witness", act="reach",
+                target=name, call="open", mechanism="stop", errno="EACCES", rule=b"built-in.mcp",
+                why=b"rules are about the MCP server %b, whose input this is" % name,
+            )
+        )  # fmt: skip
+        return errno.EACCES
 
     # What begins
 
@@ -174,7 +193,9 @@ class Interposer:
             if whatever:
                 raise OSError("it has no standard input or output")
             return None
-        if standard.input.identity in self._given:
+        before = self._given.get(standard.input.identity)
+        # A server of ours within another: one session, unless rules about this one are not those that it is under.
+        if before is not None and (before == server.name or not self._gated):
             return None
         kinds = {one.kind for one in standard}
         if kinds <= set(_STREAMS):
@@ -191,7 +212,8 @@ class Interposer:
         self.injecting.add(pid)
         try:
             with Injection(pid) as inject:
-                self._know(process, self._given_to(inject, standard, handing) or self._made(inject, standard, handing))
+                given = self._given_to(inject, standard, handing) or self._made(inject, standard, handing)
+                self._know(process, server, given)
         finally:
             self.injecting.discard(pid)
 
@@ -233,8 +255,8 @@ class Interposer:
 
         return give_to_relay
 
-    def _know(self, process: Process, identity: tuple[int, int]) -> None:
-        self._given[identity] = None
+    def _know(self, process: Process, server: Server, identity: tuple[int, int]) -> None:
+        self._given[identity] = server.name
         if len(self._given) > _MOST_KNOWN:
             self._given.popitem(last=False)
         if process.parent is None:
