@@ -166,6 +166,16 @@ class Connection:
             return "denied", b""
         return ("reset" if self._passage.ending == "reset" else "closed"), self._detail(inspection)
 
+    async def _other_names(self) -> tuple[bytes, ...]:
+        """Hosts of declared MCP servers that lead where this connection does: by names that this run may ask for."""
+        found = []
+        for host in self._stage.gates.recognition.hosts_at(self._port) if self._stage.gates is not None else ():
+            known = host == text_of(self._led_to)
+            if not known and _is_name(host) and self._stage.judge.lookup(host).decision == "allow":
+                known = self._led_to in (await self._stage.resolver.find(host)).addresses
+            found += [host.encode()] if known else []
+        return tuple(found)
+
     def _detail(self, inspection: Inspection) -> bytes:
         if self._attempt is not None and self._attempt.passed is not None:
             return b"not intercepted: " + self._attempt.passed.reason.encode()
@@ -208,7 +218,7 @@ class Connection:
         host, interceptor = (verdict.host, verdict.port), self._stage.interceptor
         if readable:
             self._tap(passage, host, intercepted=False)
-        elif interceptor is not None and (self._stage.by == "witness" or interceptor.wants(*host)):
+        elif interceptor is not None and (self._stage.by == "witness" or self._keepers or interceptor.wants(*host)):
             from agentwrap.gateway.interception.interceptor import Passed
 
             interceptor.tell(host, Passed("client-protocol", "h2c"))
@@ -222,7 +232,8 @@ class Connection:
         async def another() -> Side | None:
             return await self._another(host if tls else None)
 
-        keeper = Gatekeeper(self._stage.gates, passage, host[0].encode(), host[1], self._span, self._pid, another)
+        name, others = host[0].encode(), None if tls else self._other_names
+        keeper = Gatekeeper(self._stage.gates, passage, name, host[1], self._span, self._pid, another, others)
         passage.gate = keeper.down
         self._keepers.append(keeper)
         return keeper

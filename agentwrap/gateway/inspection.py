@@ -284,6 +284,8 @@ class Inspection:
 
     async def _unread(self, meant: Meant, name: str, words: bytes) -> Refusal | None:
         """What nobody reads does not go to a server whose messages are judged."""
+        if self.keeper is not None and not name:
+            await self.keeper.know_names()
         if self.keeper is None or not self.keeper.must_read(name):
             return None
         verdict = unread(meant.verdict, name)
@@ -322,6 +324,10 @@ class Inspection:
                 tunnel = self._tunnel(item, verdict, meant)
                 if self.keeper is not None and isinstance(requests.stream, RequestStream):
                     outcome, more = await self.keeper.carry(item, cast("Source", requests))
+                    if outcome == "unread":
+                        verdict = unread(own, "")
+                        await self._settle(verdict, self.protocol)
+                        return Refusal(verdict, _forbidden(verdict, item))
                     if outcome == "over":
                         await self._passage.end_up()
                         return None

@@ -7,6 +7,7 @@ messages: who must not be fooled judges whole bodies.
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from json import detect_encoding
 from typing import Literal
 from urllib.parse import unquote_to_bytes
 
@@ -30,6 +31,8 @@ _METHOD = re.compile(
     rb'"method"\s*:\s*"(?:initialize|ping|server/discover'
     rb'|(?:tools|prompts|resources|completion|logging|notifications|roots|sampling|elicitation|subscriptions)/[^"]*)"'
 )
+_CHARSET = re.compile(rb"charset[*0-9]*[ \t]*=([^;,]*)", re.IGNORECASE)
+_ASCII = re.compile(rb"utf-?8|us-ascii|ascii|iso-?8859-?[0-9]+|latin-?[0-9]|windows-125[0-9]|", re.IGNORECASE)
 _STREAM = b"text/event-stream"
 _JSON = b"application/json"
 _SKIPPED = (b":", b"id:", b"retry:")
@@ -126,13 +129,38 @@ class Recognition:
                 return OfMcp(server.name, "config", server.config)
         return None
 
-    def at_origin(self, place: Place, headers: Headers = ()) -> OfMcp | None:
-        """The declared server that is reached at the same host and port, whatever the path."""
-        for server in self._declared:
-            found = self.declared(msgspec.structs.replace(place, path=server.place.path), headers)
-            if found is not None:
-                return found
-        return None
+    def every(self, places: Iterable[Place], headers: Headers = (), also: Iterable[bytes] = ()) -> tuple[OfMcp, ...]:
+        """All declared servers that a request may be for, wherever it says, and its connection, that it goes.
+
+        At a host and port where none is declared for the path, each one of other paths: servers read paths in more
+        ways than one. `also`: other names of the host, which count where the first ones are nobody's.
+        """
+        named = value_of(headers, b"host")
+        stated = place_of_url(b"http://" + named) if named else None
+        known = list(dict.fromkeys(places))
+        if stated is not None:
+            known += [Place(stated.host, place.port, place.path) for place in known]
+        found = self._declared_at(known)
+        return found or self._declared_at([Place(_normal(host), one.port, one.path) for one in known for host in also])
+
+    def _declared_at(self, places: Iterable[Place]) -> tuple[OfMcp, ...]:
+        found: dict[OfMcp, None] = {}
+        for place in places:
+            there = [one for one in self._declared if _same(one.place, place)]
+            there = there[:1] or [
+                one for one in self._declared if _same(msgspec.structs.replace(one.place, path=place.path), place)
+            ]
+            found.update({OfMcp(one.name, "config", one.config): None for one in there})
+        return tuple(found)
+
+    def is_declared(self, host: bytes, port: int) -> bool:
+        """Whether some declared server is at this host, as it is called there."""
+        return bool(self._declared_at([Place(_normal(host), port, b"?")]))
+
+    def hosts_at(self, port: int) -> tuple[str, ...]:
+        """Hosts of declared servers at a port: names, and addresses as text."""
+        hosts = [one.place.host for one in self._declared if one.place.port == port]
+        return tuple(dict.fromkeys(one.decode() for one in hosts if one.isascii()))
 
     def of_head(self, method: bytes, place: Place, headers: Headers) -> OfMcp | Maybe | None:
         """What a request's head says."""
@@ -200,6 +228,21 @@ def answer_says(beginning: bytes, *, whole: bool) -> bytes | bool | None:
         elif text and (event or not text.startswith(_SKIPPED)):
             return False
     return False if whole or len(beginning) >= BEGINNING_MAX else None
+
+
+def odd_charset(headers: Headers) -> bool:
+    """Whether JSON is said to be in letters that are not ASCII's: frameworks decode what they are told (UTF-7)."""
+    stated = value_of(headers, b"content-type").replace(b"\\", b"")
+    named = [one.strip(b" \t\"'") for one in _CHARSET.findall(stated)] if b"json" in stated.lower() else []
+    return not all(_ASCII.fullmatch(one) for one in named)
+
+
+def as_utf8(text: bytes) -> bytes:
+    """JSON in UTF-16 or UTF-32 as UTF-8, for it is read, too (json.loads(bytes)); everything else as it is."""
+    coding = detect_encoding(text[:4])
+    if coding.startswith("utf-8"):
+        return text
+    return text.decode(coding, "ignore").encode("utf-8", "ignore")
 
 
 def is_stream(headers: Headers) -> bool:

@@ -21,7 +21,7 @@ from agentwrap.gateway.http_head import Forward, Item, Request, RequestStream
 from agentwrap.gateway.proxying.sides import Side
 from agentwrap.gateway.relay import close
 from agentwrap.mcp.gate import Verdict
-from agentwrap.mcp.http import request_says, stated_at
+from agentwrap.mcp.http import as_utf8, request_says, stated_at
 
 _PROGRESS_S, _REPLY_S = 5.0, 5.0
 _AHEAD_MAX = 1 << 16
@@ -38,10 +38,11 @@ _WHY: dict[Fate, bytes] = {
     "cancelled": b"who asked for it does not want it any more",
 }
 
-Outcome = Literal["on", "over"]
+Outcome = Literal["on", "over", "unread"]
 
 
 Another = Callable[[], Awaitable[Side | None]]
+Others = Callable[[], Awaitable[tuple[bytes, ...]]]
 
 
 class Source(Protocol):
@@ -94,39 +95,54 @@ class Gatekeeper:
     """Of one connection to `host`:`port`, made by process `pid` of `span`. `down`: what its answers go through.
 
     `another` makes one more way to the same server, where that can be had: what it asks and must not ask is answered
-    there, in its client's place.
+    there, in its client's place. `others` knows other names of the host.
     """
 
     def __init__(
-        self, gates: Gates, way: Way, host: bytes, port: int, span: str, pid: int, another: Another | None = None
+        self, gates: Gates, way: Way, host: bytes, port: int, span: str, pid: int, another: Another | None = None,
+        others: Others | None = None,
     ) -> None:
         self._gates, self._way, self._another = gates, way, another
         self._host, self._port, self._span, self._pid = host, port, span, pid
+        self._others = others
+        self._also: tuple[bytes, ...] = ()
         self.down = Downward(self._judge_down, self._endpoint)
         self._strict = False
 
     def turn(self, host: bytes, port: int) -> None:
         """The connection leads elsewhere from here on: a proxy on the way made a tunnel."""
         if (host, port) != (self._host, self._port):
-            self._host, self._port = host, port
+            self._host, self._port, self._also, self._others = host, port, (), None
             self.down.begin_anew()
+
+    async def know_names(self) -> None:
+        """By which other names a declared server's host may be known, where this one is nobody's."""
+        if self._others is not None and not self._gates.recognition.is_declared(self._host, self._port):
+            self._also = await self._others()
+        self._others = None
 
     def must_read(self, name: str = "") -> bool:
         """Whether nothing may go on unread: there are rules for this server. `name`: what its client calls it."""
-        names = {self._host, *([name.encode("ascii", "replace")] if name else [])}
+        # Behind an address that several hosts share, the one is meant that the client names.
+        names = {self._host, *([name.encode("ascii", "replace")] if name else self._also)}
         return self._strict or any(self._gates.must_read(host, self._port) for host in names)
 
     async def carry(self, request: Request, source: Source) -> tuple[Outcome, list[Item]]:
         """One request, of which nothing has gone on: to its server, or answered. What the client said behind it.
 
-        `over`: nothing more goes on.
+        `over`: nothing more goes on; `unread`: neither does this one, for nobody could read what would follow.
         """
         held = HeldRequest(request.raw)
-        case = self._gates.case(held, self._host, self._port, self._span)
+        await self.know_names()
+        case = self._gates.case(held, self._host, self._port, self._span, self._also)
         if case is None:
             return await self._let_pass(held, request, source, Plan())
         self._strict = True
         if request.upgrade:
+            if not self._gates.enforces:
+                return await self._let_pass(held, request, source, Plan())
+            if request.method.upper() == b"GET":
+                return "unread", []
             held.problem = held.problem or "it asks for another protocol"
         if not case.up:
             return await self._let_pass(held, request, source, Plan("work", case, request=held))
@@ -192,14 +208,20 @@ class Gatekeeper:
     ) -> tuple[Outcome, list[Item]]:
         content = held.content()
         if not case.sure:
-            if not held.problem and not request_says(content, whole=True) and not _is_rpc(content):
+            text = as_utf8(content)
+            if not held.problem and not request_says(text, whole=True) and not _is_rpc(text):
                 return await self._release(held, request, source, Plan(), items, told=False)
             self._gates.recognition.seen(case.place)
             await self._way.copied_up(held.raw)
         exchange = self._way.tap.newest if self._way.tap is not None and self._way.tap.active else 0
-        if held.problem:
+        if held.problem and self._gates.enforces:
             return await self._unreadable(held, case, exchange, source, items)
-        verdicts = case.gate.judge(content, up=True) if content.strip() else ()
+        if held.problem:
+            self._gates.tell(exchange, _why_not_read(held, "would-deny"), "would-deny", up=True)
+            await self._way.copied_up(held.body)
+            return await self._release(held, request, source, Plan(), items, told=True)
+        gate, verdicts = case.judged(content, up=True) if content.strip() else (case.gate, ())
+        case = msgspec.structs.replace(case, gate=gate)
         first = verdicts[0] if verdicts else Verdict()
         plan = Plan("work" if case.down else "pass", case, exchange, id=first.id, request=held)
         if any(verdict.cancels and self._gates.cancel(case, verdict) for verdict in verdicts):
@@ -218,8 +240,7 @@ class Gatekeeper:
     async def _unreadable(
         self, held: HeldRequest, case: Case, exchange: int, source: Source, items: deque[Item]
     ) -> tuple[Outcome, list[Item]]:
-        why = f"its body cannot be read: {held.problem}".encode()
-        self._gates.tell(exchange, Verdict(decision="deny", rule=b"built-in.unreadable", why=why), "deny", up=True)
+        self._gates.tell(exchange, _why_not_read(held, "deny"), "deny", up=True)
         return await self._answer(held, case, exchange, _UNREADABLE, source, items, status=400)
 
     async def _answer(
@@ -356,7 +377,7 @@ class Gatekeeper:
     async def _judge_down(self, plan: Plan, message: bytes) -> Ruled:
         case = plan.case
         assert case is not None
-        verdicts = case.gate.judge(message, up=False)
+        _gate, verdicts = case.judged(message, up=False)
         if any(verdict.decision == "deny" for verdict in verdicts):
             first = verdicts[0]
             self._gates.tell_denied(plan.exchange, verdicts, up=False)
@@ -405,6 +426,11 @@ class Gatekeeper:
                 pass  # it has gone meanwhile
             finally:
                 close(side.sock)
+
+
+def _why_not_read(held: HeldRequest, decision: Literal["deny", "would-deny"]) -> Verdict:
+    why = f"its body cannot be read: {held.problem}".encode()
+    return Verdict(decision=decision, rule=b"built-in.unreadable", why=why)
 
 
 def _why(fate: Fate, question: Question) -> bytes:

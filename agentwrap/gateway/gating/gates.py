@@ -21,6 +21,7 @@ from agentwrap.policy.layers import Layer, mode_of
 
 _NO_MESSAGE = frozenset((b"HEAD", b"OPTIONS", b"DELETE", b"TRACE", b"CONNECT"))
 _GATES_MAX = 1000
+_STRICT = {"pass": 0, "would-deny": 1, "hold": 2, "deny": 3}
 Tell = Callable[[bytes], Awaitable[None]]
 Fate = Literal["approved", "refused", "expired", "cancelled"]
 
@@ -29,7 +30,8 @@ class Case(msgspec.Struct, frozen=True):
     """A request that is judged. `sure`: it is one of MCP's; else its body has to say so. `owner`: whose ids it has.
 
     `up`: its own body is judged; `down`: what its answer holds; `listens`: its answer may be a stream of the old
-    transport, into which answers of ours to other requests go. `asked`: where it goes, with its query.
+    transport, into which answers of ours to other requests go. `asked`: where it goes, with its query. `others`: of
+    servers that it may be for as well.
     """
 
     gate: Gate
@@ -40,6 +42,12 @@ class Case(msgspec.Struct, frozen=True):
     down: bool
     listens: bool = False
     asked: bytes = b""
+    others: tuple[Gate, ...] = ()
+
+    def judged(self, message: bytes, *, up: bool) -> tuple[Gate, tuple[Verdict, ...]]:
+        """The strictest that all gates say, and whose it is."""
+        said = [(gate, gate.judge(message, up=up)) for gate in (self.gate, *self.others)]
+        return max(said, key=lambda one: max((_STRICT[verdict.decision] for verdict in one[1]), default=0))
 
     @property
     def sure(self) -> bool:
@@ -56,7 +64,7 @@ class Waiting(msgspec.Struct, eq=False):
 
 
 class Gates:
-    """One run's. `layers`: its policies; `unattended`: there is no human to ask."""
+    """One run's. `layers`: its policies; `unattended`: there is no human to ask. `enforces`: something is refused."""
 
     def __init__(
         self,
@@ -76,7 +84,7 @@ class Gates:
         self._streams: dict[bytes, Tell] = {}
         rules = [rule for layer in self._layers for rule in layer.policy.mcp.rules]
         self._named = {rule.server.text.encode() for rule in rules if rule.server.literal}
-        self._enforces = bool(self._layers) and mode_of(self._layers) != "observe"
+        self.enforces = bool(self._layers) and mode_of(self._layers) != "observe"
         nobody = Gate(self._layers, b"")
         self._agent, self._on_behalf_of = nobody.agent, nobody.on_behalf_of
 
@@ -89,26 +97,41 @@ class Gates:
                 self._gates[server] = gate
         return gate
 
-    def case(self, held: HeldRequest, host: bytes, port: int, span: str) -> Case | None:
-        """Whether a request is judged, or its answer. `host`, `port`: whom its connection leads to."""
+    def case(
+        self, held: HeldRequest, host: bytes, port: int, span: str, also: tuple[bytes, ...] = ()
+    ) -> Case | None:
+        """Whether a request is judged, or its answer. `host`, `port`: whom its connection leads to.
+
+        `also`: other names of that host.
+        """
         method = held.head.method.upper()
         if method in _NO_MESSAGE:
             return None
         place = place_of(held.head.target, host, port)
         found = self.recognition.of_head(held.head.method, place, held.headers)
         of = found if isinstance(found, OfMcp) else None
-        if of is None and method == b"GET":
+        opens = bool(held.head.upgrade)
+        if of is None and method == b"GET" and not opens:
             return None
-        # What another path of a declared server takes is its, too: its own rules are asked.
-        other = self.recognition.at_origin(place, held.headers) if of is None else None
-        gate = self.of((of or other or OfMcp(name_of(place))).server)
-        up, down = method != b"GET" and gate.reads(up=True), gate.reads(up=False)
-        listens = method == b"GET" and gate.reads(up=True)
+        # A target may name another host than the connection leads to, and a declared server has more than one path.
+        there = place_of(b"/" + place.path.lstrip(b"/"), host, port)
+        others = self.recognition.every((place, there), held.headers, also)
+        if opens and of is None and not others and not _speaks_mcp(held):
+            return None
+        names = [of.server] if of is not None else []
+        names += [one.server for one in others]
+        gates = [self.of(name) for name in dict.fromkeys(names or [name_of(place)])]
+        reading = [one for one in gates if one.reads(up=True)]
+        gate, *more = reading or gates
+        get = method == b"GET" and not opens  # what follows an upgrade nobody reads
+        up, down = not get and gate.reads(up=True), gate.reads(up=False)
+        listens = get and gate.reads(up=True)
         if not up and not (of is not None and (down or listens)):
             return None
         session = value_of(held.headers, b"mcp-session-id")
         owner = b"%b:%d%b %b" % (place.host, place.port, place.path, session or span.encode())
-        return Case(gate, place, of, owner, up, down, listens, asked_at(held.head.target, host, port))
+        asked = asked_at(held.head.target, host, port)
+        return Case(gate, place, of, owner, up, down, listens, asked, tuple(more))
 
     def listen(self, case: Case, stated: bytes, tell: Tell) -> None:
         """A stream of the old transport says where messages go: what we answer to those goes into it by `tell`."""
@@ -128,14 +151,12 @@ class Gates:
 
         Rules for every server there may be are about what is seen to be one.
         """
-        if not self._enforces:
+        if not self.enforces:
             return False
         place = place_of(b"/", host, port)
-        known = self.recognition.at_origin(place)
-        if known is None and name_of(place) not in self._named:
-            return False
-        gate = self.of((known or OfMcp(name_of(place))).server)
-        return gate.reads(up=True) or gate.reads(up=False)
+        names = {name_of(place)} & self._named
+        names.update(one.server for one in self.recognition.every((msgspec.structs.replace(place, path=b"?"),)))
+        return any(gate.reads(up=True) or gate.reads(up=False) for gate in map(self.of, names))
 
     def wait(self, case: Case, verdict: Verdict) -> Waiting:
         """A call begins to be held."""
@@ -194,3 +215,9 @@ class Gates:
         """Our own words."""
         if message:
             self.link.put(McpSaid(exchange=exchange, at_ns=self.now(), up=up, data=message))
+
+
+def _speaks_mcp(held: HeldRequest) -> bool:
+    """Whether a WebSocket is asked for to carry messages: some packages' own transport, which is in no revision."""
+    words = value_of(held.headers, b"sec-websocket-protocol").lower().split(b",")
+    return any(word.strip() == b"mcp" for word in words)

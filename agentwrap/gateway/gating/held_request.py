@@ -6,10 +6,11 @@ Knows heads, framings and content codings. Refuses to judge.
 from agentwrap.events.exchange import Headers
 from agentwrap.gateway.capture.framing import UnreadableError
 from agentwrap.gateway.capture.heads import RequestHead, request_head
-from agentwrap.mcp.http import value_of
+from agentwrap.mcp.http import as_utf8, odd_charset, value_of
 from agentwrap.models.codings import decode
 
 BODY_MAX_BYTES = 64 << 20
+_BEGINNING = 4096
 
 
 class HeldRequest:
@@ -20,6 +21,7 @@ class HeldRequest:
         self.raw = raw
         self.head: RequestHead = request_head(raw)
         self.problem = self.head.problem.decode("utf-8", "replace")
+        self._is_odd = odd_charset(self.head.headers)
         self._framing = self.head.framing
         self._bytes: list[bytes] = []
         self._content: list[bytes] = []
@@ -63,16 +65,34 @@ class HeldRequest:
 
     def begins_otherwise(self) -> bool:
         """Whether what has come cannot be the beginning of JSON: an object or an array."""
-        if value_of(self.headers, b"content-encoding"):
+        if self._is_odd or value_of(self.headers, b"content-encoding"):
             return False
-        first = b"".join(self._content).lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
-        return first not in (b"", b"{", b"[")
+        return _first(b"".join(self._content)[:_BEGINNING]) not in (b"", b"{", b"[")
 
     def content(self) -> bytes:
         """What the body says, without codings; `problem` is set where that cannot be told."""
-        data = b"".join(self._content)
+        data = raw = b"".join(self._content)
         codings = value_of(self.headers, b"content-encoding")
         if codings and not self.problem:
             data, problem = decode(data, codings, BODY_MAX_BYTES)
             self.problem = problem
+            if data != raw and _is_json(raw):
+                self.problem = problem or "who knows no content codings reads it otherwise"
+        if self._is_odd and data.strip():
+            self.problem = self.problem or "it is in letters that are read in more ways than one"
         return data
+
+
+def _first(text: bytes) -> bytes:
+    return as_utf8(text).lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
+
+
+def _is_json(data: bytes) -> bool:
+    """Whether bytes may be JSON as they are: what is compressed is no text."""
+    if _first(data[:_BEGINNING]) not in (b"{", b"["):
+        return False
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

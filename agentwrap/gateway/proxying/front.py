@@ -170,6 +170,8 @@ class _Conversation:
         assert self._leg is not None
         if self._keeper is not None:
             outcome, more = await self._keeper.carry(msgspec.structs.replace(request, raw=meant.head), self)
+            if outcome == "unread":
+                await self._say(refusal(403, "rules are about what would be said there, and nobody could read it"))
             return more if outcome == "on" else None
         return self._stream.accept() if await self._leg.send(meant.head) else None
 
