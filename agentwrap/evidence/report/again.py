@@ -4,6 +4,7 @@ What a pin says depends on what the server had listed by then, so a gate is told
 the call, in their order.
 """
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -25,7 +26,7 @@ class Again(msgspec.Struct, frozen=True):
 
 
 class Judge:
-    """Judges calls of one recording again. `listings`: by server, the pinned tools' definitions with their rows."""
+    """Judges calls of one recording again. `listings`: by server, definitions of pinned tools with their rows."""
 
     def __init__(self, facts: Facts, listings: dict[bytes, list[tuple[int, bytes]]]) -> None:
         self._facts, self._listings = facts, listings
@@ -48,7 +49,7 @@ class Judge:
 
     def _gate(self, server: bytes, seq: int, layers: Sequence[Layer]) -> Gate:
         listed = self._listings.get(server, [])
-        before = sum(at < seq for at, _ in listed)
+        before = bisect_left(listed, seq, key=lambda one: one[0])
         gate = self._gates.get((server, before))
         if gate is None:
             gate = self._gates[server, before] = Gate(layers, server)

@@ -7,7 +7,7 @@ compared with the digest of the recorded bytes, not with what any row says of th
 from collections.abc import Collection, Mapping
 
 from agentwrap.evidence.report.again import Again
-from agentwrap.evidence.report.asks import Answered, Asked, Asks
+from agentwrap.evidence.report.asks import APPROVING, Answered, Asked, Asks
 from agentwrap.evidence.report.controls import Control, Test
 from agentwrap.evidence.report.facts import MCP, Facts
 from agentwrap.evidence.report.fields import shown
@@ -34,6 +34,7 @@ class Approvals:
 
     def take(self, story: Story, again: Again) -> None:
         """One call."""
+        story.limit(self._test)
         if again.verdict is None:
             # What no rule was said to be about either may have needed approval all the same.
             if self._facts.policies:
@@ -70,7 +71,7 @@ class Approvals:
 
     def _faults(self, decision: Decision, asked: Asked, answered: Answered) -> list[str]:
         told = []
-        if decision.ask not in self._asks.approvals:
+        if answered.answer not in APPROVING:
             told.append(f"the answer was `{answered.answer}`")
         if answered.at_ns >= asked.until_ns:
             told.append("its approval had expired when it was given")
@@ -106,7 +107,7 @@ class Approvals:
 
     def result(self) -> Control:
         """The control's outcome."""
-        for ask, seq in self._asks.again[:20]:
+        for ask, seq in self._asks.again:
             self._test.fails(f"{ask} was asked or answered twice", seq)
         lasting = sum(self._asks.granted_by(ask) is not None for ask in self._asks.approvals)
         if lasting:

@@ -11,7 +11,7 @@ KINDS = ("ask.waiting", "ask.answered")
 APPROVING = frozenset({"once", "run", "always"})
 _LASTING = frozenset({"run", "always"})
 _FOR_THE_RUN = "allowed for the run as "  # what the desk says where nobody was asked again
-_MOST = 200_000
+_MOST, _MOST_AGAIN = 200_000, 20
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Asks(msgspec.Struct):
-    """All questions and answers by their id. `again`: rows of an id that was there already."""
+    """All questions and answers by their id. `again`: the first rows of ids that were there already."""
 
     asked: dict[str, Asked] = {}
     answered: dict[str, Answered] = {}
@@ -76,7 +76,7 @@ def asks(rows: Iterable[Row]) -> Asks:
         ask = word(data, "ask")
         known = found.asked if row.kind == "ask.waiting" else found.answered
         if ask in known:
-            found.again.append((ask, row.seq))
+            found.again += [(ask, row.seq)] if len(found.again) < _MOST_AGAIN else []
         elif len(known) >= _MOST:
             found.more = True
         elif row.kind == "ask.waiting":

@@ -29,6 +29,7 @@ class Attribution:
 
     def take(self, story: Story) -> None:
         """One call."""
+        story.limit(self._test)
         if not (story.called or story.requests):
             return
         test = self._test

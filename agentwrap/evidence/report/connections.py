@@ -59,6 +59,7 @@ def connections(facts: Facts, denials: Iterable[Row], grouped: Iterable[Row]) ->
 def _denied(rows: Iterable[Row], test: Test) -> dict[Place, int]:
     """Where a connection was refused, with the first row."""
     found: dict[Place, int] = {}
+    left_out = 0
     for row in rows:
         if row.verdict != "deny":
             continue
@@ -66,8 +67,12 @@ def _denied(rows: Iterable[Row], test: Test) -> dict[Place, int]:
         place = text(row.data, "host"), number(row.data, "port")
         if place[0] == _OTHERS:
             test.unclear("more connections were refused than could be told apart", row.seq)
-        elif len(found) < _MOST:
+        elif place in found or len(found) < _MOST:
             found.setdefault(place, row.seq)
+        else:
+            left_out = left_out or row.seq
+    if left_out:
+        test.unclear("connections to more places were refused than were looked at", left_out)
     return found
 
 

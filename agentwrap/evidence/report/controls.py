@@ -80,6 +80,7 @@ class Test:
         self._unclear: list[Exceptional] = []
         self._counts = {True: 0, False: 0}
         self._notes: list[str] = []
+        self._more_notes = 0
 
     def fails(self, why: str, *rows: int, about: str = "") -> None:
         """The control does not hold here."""
@@ -96,7 +97,10 @@ class Test:
 
     def note(self, text: str) -> None:
         """What a reader should know and that changes nothing."""
-        self._notes.append(text)
+        if len(self._notes) < MOST_KEPT:
+            self._notes.append(text)
+        else:
+            self._more_notes += 1
 
     def result(self) -> Control:
         """The control with its outcome."""
@@ -108,7 +112,8 @@ class Test:
             outcome = "cannot-tell"
         elif not self.population:
             outcome = "not-applicable"
+        more = (f"and {count(self._more_notes, 'note')} more",) if self._more_notes else ()
         return Control(
             self.id, self.title, outcome, self.population, self.unit, self.how, broken, unclear,
-            (*self._broken, *self._unclear), tuple(self._notes),
+            (*self._broken, *self._unclear), (*self._notes, *more),
         )  # fmt: skip

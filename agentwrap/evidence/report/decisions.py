@@ -23,6 +23,7 @@ class Decisions:
     def take(self, story: Story, again: Again) -> None:
         """One call."""
         test, verdict = self._test, again.verdict
+        story.limit(test)
         if story.decisions or (verdict is not None and verdict.ruled):
             test.population += 1
         if len({one.decision for one in story.decisions}) > 1:

@@ -20,6 +20,7 @@ class Results:
 
     def take(self, story: Story) -> None:
         """One call."""
+        story.limit(self._test)
         if story.forwarded is False or (story.forwarded is None and (story.denied or not story.called)):
             return
         test = self._test

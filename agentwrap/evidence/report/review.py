@@ -35,6 +35,7 @@ from agentwrap.evidence.report.tools import Tools
 from agentwrap.evidence.report.written_policy import told_policies
 from agentwrap.evidence.verify import Verdict, verify
 from agentwrap.recording.envelope import Part, envelope, leaf_hash
+from agentwrap.recording.header import read_header
 from agentwrap.recording.reader import Reader
 from agentwrap.rows import Row
 
@@ -48,6 +49,7 @@ def review(path: Path, *, public_key: bytes | None = None, anchor: str | None = 
 
     Raises AgentwrapError: `not-found`, `not-a-recording`, `newer-format`, `damaged`; `usage` for a bad anchor.
     """
+    read_header(path)  # what is no recording may have no end
     sha256 = _sha256(path)
     verdict = verify(path, public_key=public_key, anchor=anchor)
     try:
@@ -177,7 +179,9 @@ def _findings(source: Source) -> tuple[Finding, ...]:
     counts: Counter[str] = Counter()
     for row in source.rows(kinds=("mcp.finding",)):
         what = word(row.data, "what")
-        if counts[what] < MOST_KEPT and len(found) < MOST_KEPT:
+        if what not in found and len(found) >= MOST_KEPT:
+            continue  # we have a dozen words for it: somebody else wrote these
+        if counts[what] < MOST_KEPT:
             found.setdefault(what, []).append(row.seq)
         counts[what] += 1
     return tuple(Finding(what, counts[what], tuple(rows)) for what, rows in sorted(found.items()))

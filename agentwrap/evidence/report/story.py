@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from agentwrap.evidence.report.controls import Test
 from agentwrap.evidence.report.fields import flag, number, raw, shown, text, word
 from agentwrap.evidence.report.said import Said, said
 from agentwrap.rows import Row
 
 KINDS = ("mcp.call", "mcp.decision", "mcp.result", "mcp.message")
 _MOST_ROWS = 64
-_MOST_BATCHED = 100_000
+_MOST_BATCHED, _MOST_BATCHED_BYTES = 100_000, 64 << 20
 LISTING = "tools/list"
 ANSWERED = frozenset({"complete", "tool-error", "error", "input-required"})
 
@@ -84,6 +85,11 @@ class Story(msgspec.Struct):
     of_session: bytes = b""
     more: bool = False
 
+    def limit(self, test: Test) -> None:
+        """Say what keeps a test of it from being one of everything."""
+        if self.more:
+            test.unclear("it has more rows than were looked at", *self.rows, about=self.name)
+
     @property
     def rows(self) -> tuple[int, ...]:
         """The row that stands for the call."""
@@ -150,15 +156,20 @@ class Batches:
 
     def __init__(self) -> None:
         self._members: dict[tuple[str, bool, bytes], list[Message]] = {}
-        self.count = 0
+        self._count = self._bytes = 0
+        self.more = False
 
     def take(self, session: str, batch: Message, members: Iterable[Said]) -> None:
         """A batch and what its members say."""
+        members = [one for one in members if one.id]
+        self._count += len(members)
+        self._bytes += len(batch.body) if members else 0
+        if self._count > _MOST_BATCHED or self._bytes > _MOST_BATCHED_BYTES:
+            self.more = True
+            return
         for one in members:
-            if one.id and self.count < _MOST_BATCHED:
-                self.count += 1
-                told = msgspec.structs.replace(batch, said=one, id=one.id)
-                self._members.setdefault((session, batch.up, one.id), []).append(told)
+            told = msgspec.structs.replace(batch, said=one, id=one.id)
+            self._members.setdefault((session, batch.up, one.id), []).append(told)
 
     def of(self, story: Story) -> None:
         """Give a story the messages that were members of batches."""
@@ -172,7 +183,6 @@ class Batches:
             if not story.responses:
                 found = self._members.get((story.session, not called.up, called.id), [])
                 story.responses += [one for one in found if one.said and not one.said.method][:1]
-
 
     def left(self) -> Iterator[tuple[str, Message]]:
         """Requests among them that belong to no call, with their session."""
@@ -202,6 +212,8 @@ def stories(rows: Iterable[Row], body: Body, servers: Mapping[str, bytes] | None
     if story is not None:
         batches.of(story)
         yield story
+    if batches.more:
+        yield Story("", more=True)
     for session, message in batches.left():
         yield Story("", session, requests=[message], of_session=servers.get(session, b""))
 

@@ -4,6 +4,7 @@ Digests are computed again from the definitions' bytes. A review shows in the po
 """
 
 from collections.abc import Callable
+from hashlib import sha256
 
 from agentwrap.evidence.report.controls import Control, Test
 from agentwrap.evidence.report.facts import MCP, Facts
@@ -21,7 +22,7 @@ _MOST_LISTED = 10_000
 
 
 class Tools:
-    """The control. Afterwards `listings` has, by server, the definitions of pinned tools with their rows."""
+    """The control. Afterwards `listings` has, by server, the definitions of pinned tools with the first row of each."""
 
     def __init__(self, facts: Facts, definition: Callable[[Row], bytes | None]) -> None:
         self._facts, self._definition = facts, definition
@@ -29,6 +30,7 @@ class Tools:
         self._told: set[tuple[bytes, str]] = set()
         self._too_many = False
         self._unreadable = any(one.unreadable for one in facts.policies)
+        self._kept: set[tuple[bytes, bytes, bytes]] = set()
         self.listings: dict[bytes, list[tuple[int, bytes]]] = {}
         self._test = Test(
             "tools",
@@ -58,10 +60,19 @@ class Tools:
             self._too_many = True
         pin = pinned_digest(self._facts.layers, shown(server), shown(name))
         if pin:
-            listed = self.listings.setdefault(server, [])
-            if len(listed) < _MOST_LISTED:
-                listed.append((row.seq, definition))
+            self._keep(row, server, name, definition)
         self._compare(row, (server, name), digest, pin, told)
+
+    def _keep(self, row: Row, server: bytes, name: bytes, definition: bytes) -> None:
+        """What a pin says changes with the first listing of a definition, never with another one of the same."""
+        key = server, name, sha256(definition).digest()
+        if key in self._kept:
+            return
+        if len(self._kept) >= _MOST_LISTED:
+            self._test.unclear("more definitions of pinned tools were listed than were looked at", row.seq)
+            return
+        self._kept.add(key)
+        self.listings.setdefault(server, []).append((row.seq, definition))
 
     def listed(self, story: Story) -> None:
         """The answer to a `tools/list`: every tool in it has to have a row."""
