@@ -5,54 +5,40 @@ Knows names and keys. Refuses to know which hosts it is used for, and to write a
 
 import datetime as dt
 import os
+import ssl
 from collections import OrderedDict
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING
+from ipaddress import ip_address
 
-from cryptography.hazmat.primitives import hashes
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-
-from agentwrap.gateway.interception import certificates
-
-if TYPE_CHECKING:
-    import ssl  # loaded when the first connection is ended here: the authority is made before the command begins
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CACHED = 256
 _BEFORE = dt.timedelta(days=1)  # clocks of machines and containers differ
 _DAYS = 30
 _NAME_MAX = 64  # RFC 5280, ub-common-name
-_SERIAL_BITS = 159  # positive in 20 bytes (RFC 5280, 4.1.2.2)
-
-
-class _Key:
-    """A private key, and what is said of it. It never leaves this process."""
-
-    def __init__(self) -> None:
-        self._private = ec.generate_private_key(ec.SECP256R1())
-        numbers = self._private.public_key().public_numbers()
-        self.public = certificates.point(numbers.x, numbers.y)
-        self.identifier = certificates.identifier(self.public)
-
-    def sign(self, data: bytes) -> bytes:
-        return self._private.sign(data, ec.ECDSA(hashes.SHA256()))
-
-    def pem(self) -> bytes:
-        secret = self._private.private_numbers().private_value
-        return certificates.pem("EC PRIVATE KEY", certificates.private_key(secret, self.public))
+_NOT_CRITICAL, _CRITICAL = False, True
 
 
 class Authority:
     """The authority of run `run_id`, and the server's side of TLS for any name. Not for several threads."""
 
     def __init__(self, run_id: str, now: dt.datetime | None = None) -> None:
-        start = (now or dt.datetime.now(dt.UTC)).replace(microsecond=0) - _BEFORE
-        self._valid = (start, start + dt.timedelta(days=_DAYS))
-        self._key, self._leaf_key = _Key(), _Key()
-        self._name = certificates.name(organization="agentwrap", common_name=f"agentwrap run {run_id}"[:_NAME_MAX])
+        self._start = (now or dt.datetime.now(dt.UTC)).replace(microsecond=0) - _BEFORE
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._leaf_key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name(
+            [
+                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "agentwrap"),
+                x509.NameAttribute(NameOID.COMMON_NAME, f"agentwrap run {run_id}"[:_NAME_MAX]),
+            ]
+        )
+        self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
-        self.pem = certificates.pem("CERTIFICATE", self._own())
+        self.pem = self._own().public_bytes(serialization.Encoding.PEM)
 
-    def context(self, host: str) -> "ssl.SSLContext":
+    def context(self, host: str) -> ssl.SSLContext:
         """A server's TLS as `host` (a name or an address in normal form). Made once. Raises ValueError for no host."""
         found = self._contexts.get(host)
         if found is None:
@@ -62,52 +48,81 @@ class Authority:
         self._contexts.move_to_end(host)
         return found
 
-    def leaf(self, host: str) -> bytes:
-        """A certificate for exactly this host, in DER. Raises ValueError for what can be no host."""
-        if not host:
-            raise ValueError("no host has an empty name")
-        short = len(host) <= _NAME_MAX
-        return self._signed(
-            certificates.name(common_name=host if short else ""),
-            self._leaf_key,
-            certificates.basic_constraints(authority=False),
-            certificates.key_usage(authority=False),
-            certificates.for_servers(),
+    def leaf(self, host: str) -> x509.Certificate:
+        """A certificate for exactly this host."""
+        public = self._leaf_key.public_key()
+        usages = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        builder = self._builder(_subject(host), public)
+        for extension, critical in (
+            (x509.BasicConstraints(ca=False, path_length=None), _CRITICAL),
+            (_usage(digital_signature=True), _CRITICAL),
+            (usages, _NOT_CRITICAL),
             # Critical where the subject is empty (RFC 5280, 4.2.1.6).
-            certificates.alternative_name(_general_name(host), critical=not short),
-        )
+            (x509.SubjectAlternativeName([_general_name(host)]), len(host) > _NAME_MAX),
+            (x509.SubjectKeyIdentifier.from_public_key(public), _NOT_CRITICAL),
+            (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier), _NOT_CRITICAL),
+        ):
+            builder = builder.add_extension(extension, critical=critical)
+        return builder.sign(self._key, hashes.SHA256())
 
-    def _own(self) -> bytes:
-        basic, usage = certificates.basic_constraints(authority=True), certificates.key_usage(authority=True)
-        return self._signed(self._name, self._key, basic, usage)
+    def _own(self) -> x509.Certificate:
+        builder = self._builder(self._name, self._key.public_key())
+        for extension, critical in (
+            (x509.BasicConstraints(ca=True, path_length=0), _CRITICAL),
+            (_usage(key_cert_sign=True, crl_sign=True), _CRITICAL),
+            (self._identifier, _NOT_CRITICAL),
+            (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier), _NOT_CRITICAL),
+        ):
+            builder = builder.add_extension(extension, critical=critical)
+        return builder.sign(self._key, hashes.SHA256())
 
-    def _signed(self, subject: bytes, key: _Key, *extensions: bytes) -> bytes:
-        held = (certificates.subject_key(key.identifier), certificates.authority_key(self._key.identifier))
-        return certificates.certificate(
-            subject,
-            self._name,
-            serial=int.from_bytes(os.urandom(20), "big") >> (160 - _SERIAL_BITS),
-            valid=self._valid,
-            public=key.public,
-            extensions=(*extensions, *held),
-            sign=self._key.sign,
+    def _builder(self, subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(self._start)
+            .not_valid_after(self._start + dt.timedelta(days=_DAYS))
         )
 
     def _files(self, host: str) -> bytes:
         """Key and certificates as `load_cert_chain` reads them. The authority's own goes along: pins may be on it."""
-        return self._leaf_key.pem() + certificates.pem("CERTIFICATE", self.leaf(host)) + self.pem
+        key = self._leaf_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return key + self.leaf(host).public_bytes(serialization.Encoding.PEM) + self.pem
 
 
-def _general_name(host: str) -> str | IPv4Address | IPv6Address:
+def _subject(host: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)] if len(host) <= _NAME_MAX else [])
+
+
+def _general_name(host: str) -> x509.GeneralName:
     try:
-        return ip_address(host)
+        return x509.IPAddress(ip_address(host))
     except ValueError:
-        return host
+        return x509.DNSName(host)
 
 
-def _server(files: bytes) -> "ssl.SSLContext":
-    import ssl
+def _usage(
+    *, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False
+) -> x509.ExtensionType:
+    return x509.KeyUsage(
+        digital_signature=digital_signature,
+        key_cert_sign=key_cert_sign,
+        crl_sign=crl_sign,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
+
+def _server(files: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -118,7 +133,7 @@ def _server(files: bytes) -> "ssl.SSLContext":
     return context
 
 
-def _load(context: "ssl.SSLContext", files: bytes) -> None:
+def _load(context: ssl.SSLContext, files: bytes) -> None:
     """`load_cert_chain` reads files alone: this one is in memory, and nobody else's."""
     descriptor = os.memfd_create("aw-leaf", os.MFD_CLOEXEC)
     try:
