@@ -49,12 +49,12 @@ class ModelTraffic:
         return self._taken()
 
     def _load(self) -> "Decoder":
+        from agentwrap.models import prices
         from agentwrap.models.decoder import Decoder
-        from agentwrap.session import price_table
 
-        # Takes a tenth of a second, which is there while a model thinks: denials wait for this thread's answers.
-        threading.Thread(target=price_table.load, name="agentwrap-prices", daemon=True).start()
-        return Decoder(self._items.append, price_table.estimate)
+        # Takes a fifth of a second, which is there while a model thinks: denials wait for this thread's answers.
+        threading.Thread(target=prices.load, name="agentwrap-prices", daemon=True).start()
+        return Decoder(self._items.append, prices.estimate)
 
     def _fail(self, error: Exception) -> None:
         self._broken = True
