@@ -20,8 +20,8 @@ def _net(value: str | int | None) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _word(value: str | None) -> bytes:
-    """The netstring of one of the few values that return in row after row (kinds, spans, verdicts)."""
+def _word(value: str | int | None) -> bytes:
+    """The netstring of one of the few values that return in row after row (kinds, spans, verdicts, processes)."""
     return _net(value)
 
 
@@ -46,14 +46,14 @@ def envelope(
         clock,
         _word(kind),
         _word(span),
-        _net(pid),
+        _word(pid),
         _net(subject),
         _word(verdict),
         len(body),
         body,
     )
     for role, ordinal, digest in parts:
-        head += _net(role) + _net(ordinal) + _net(digest.hex())
+        head += b"%b%b%d:%b," % (_word(role), _word(ordinal), len(digest) * 2, digest.hex().encode())
     return head
 
 

@@ -74,6 +74,8 @@ _LETTER = re.compile(rb"[A-Za-z]")
 
 
 _TEXT_WORDS = tuple(word.decode() for word in WORDS)
+"""Text, because `find` of bytes takes three times as long on short ones."""
+_BOTH = tuple(zip(_TEXT_WORDS, WORDS, strict=True))
 
 
 def may_hold(data: bytes) -> bool:
@@ -88,7 +90,10 @@ def may_hold(data: bytes) -> bool:
 def find_all(data: bytes) -> Iterator[Found]:
     """Every secret that its surroundings tell, in no order; they may overlap."""
     lowered = data.lower()
-    for word in WORDS:
+    text = lowered.decode("latin-1")
+    for text_word, word in _BOTH:
+        if text_word not in text:
+            continue
         at = lowered.find(word)
         while at >= 0:
             after = at + len(word)

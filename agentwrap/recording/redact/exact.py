@@ -71,6 +71,7 @@ class ExactSet:
         self._long = _Groups(_STRIDE_BYTES)
         self._short = _Groups(4)
         self._short_literals: list[bytes] = []
+        self._short_texts: list[str] = []  # the same; to look for a text takes a third of the time
 
     def __len__(self) -> int:
         return len(self._secrets)
@@ -99,6 +100,7 @@ class ExactSet:
         else:
             self._short.add(form)
             self._short_literals.append(form)
+            self._short_texts.append(form.decode("latin-1"))
 
     def suspects(self, data: bytes) -> bool:
         """Whether any literal may be in `data` (rarely wrong, and only towards yes)."""
@@ -108,14 +110,16 @@ class ExactSet:
             return True
         if len(self._short_literals) > _FEW:
             return not self._short.absent(data)
-        for literal in self._short_literals:  # noqa: SIM110 - any() with a generator takes twice as long here
-            if data.find(literal) >= 0:
-                return True
+        if self._short_texts:
+            text = data.decode("latin-1")
+            for literal in self._short_texts:  # a loop: any() with a generator takes twice as long here
+                if literal in text:
+                    return True
         return False
 
     def find(self, data: bytes) -> list[tuple[int, int, Secret]]:
         """Every occurrence, as (start, end, secret)."""
-        if not self._literals:
+        if not self.suspects(data):
             return []
         few = len(self._short_literals) <= _FEW
         short: Iterable[bytes] = self._short_literals if few else self._short.candidates(data)
