@@ -168,12 +168,13 @@ def command(output: Output, /, command: tuple[str, ...], stream: bool, quiet: bo
     """
     if not command:
         raise AgentwrapError("usage", "no command to wrap", hint="agentwrap -- COMMAND", exit_status=EXIT_FAILED)
-    from agentwrap.cli import otlp
     from agentwrap.recording import places
     from agentwrap.session import Session
 
     options = _run_options(command, given)
     if given["otlp_url"]:
+        from agentwrap.cli import otlp
+
         otlp.check(given["otlp_url"], output.env)
     session = Session(options, _say(output, stream=stream, quiet=quiet))
     mode = session.prepare()

@@ -330,9 +330,19 @@ class Session:
         self._channel.send(b"G")
         self._around.go_on()
         started()
+        ageing = threading.Thread(target=self._age_out, name="agentwrap-undo", daemon=True)
+        ageing.start()
         self._read_frames()
         self._close()
+        ageing.join()
         return self.outcome
+
+    def _age_out(self) -> None:
+        """What earlier runs kept for `undo` and is too old or too much: looked for while the command runs."""
+        if self.options.undo is not None:
+            from agentwrap.recording import undo_store
+
+            undo_store.age_out(self.options.undo.parent, keep=self.options.run_id)
 
     def _read_frames(self) -> None:
         """Until the tracer says that everything ended, or is gone. Looks at the time in between."""
@@ -483,10 +493,6 @@ class Session:
         # A disk that was full for a while and cost nothing is no failure of the recording.
         if not outcome.sealed or pump.dropped or pump.failure.startswith("internal"):
             outcome.failure = outcome.failure or pump.failure
-        if self.options.undo is not None:
-            from agentwrap.recording import undo_store
-
-            undo_store.age_out(self.options.undo.parent, keep=self.options.run_id)
 
     def leave(self) -> int:
         """The exit status for our own process: the command's; a signal that killed it kills us, too."""
