@@ -98,10 +98,17 @@ def _no_constant(word: str) -> None:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Ambiguous("repeated-name", f"the name `{twice}` is in one object twice (RFC 8259, 4)")
+        raise Ambiguous("repeated-name", f"the name `{_repeated(pairs)}` is in one object twice (RFC 8259, 4)")
     return found
+
+
+def _repeated(pairs: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return name
+        seen.add(name)
+    return ""
 
 
 def no_twin(members: Mapping[str, Any], known: Mapping[str, str]) -> None:

@@ -54,6 +54,12 @@ REFUSED = [
 ]
 
 
+def test_a_name_that_comes_twice_is_found_among_very_many() -> None:
+    names = ",".join(f'"n{number}":1' for number in range(400_000))
+    with pytest.raises(Ambiguous, match="`last`"):
+        parse(f'{{{names},"last":1,"last":2}}'.encode())
+
+
 @pytest.mark.parametrize(("text", "kind"), REFUSED)
 def test_what_is_refused(text: bytes, kind: str) -> None:
     with pytest.raises(Ambiguous) as raised:
