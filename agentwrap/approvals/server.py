@@ -166,7 +166,10 @@ class ControlServer:
             self._refuse(connection, why)
 
     def _refuse(self, connection: _Connection, why: str) -> None:
-        self._on_refused(connection.peer.pid, connection.peer.uid, why)
+        try:
+            self._on_refused(connection.peer.pid, connection.peer.uid, why)
+        except Exception:
+            pass  # it is refused also where that cannot be recorded, and the others are still to be served
         self._reply(connection, Failure("not-allowed", _REFUSED_TEXT.format(why)))
 
     def _move(self, connection: _Connection) -> None:

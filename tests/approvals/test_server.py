@@ -60,7 +60,7 @@ class Served:
         self.before_judging = lambda: None
         self.server = server.ControlServer(
             path, self.registry, self.is_descendant, self.on_ended,
-            facts=FACTS_WITH_POLICIES, now=lambda: self.now, on_refused=lambda *who: self.refused.append(who),
+            facts=FACTS_WITH_POLICIES, now=lambda: self.now, on_refused=self.on_refused,
         )  # fmt: skip
         self.server.start()
 
@@ -72,6 +72,11 @@ class Served:
         if self.broken:
             raise OSError("the disk is full")
         self.answers.append(given)
+
+    def on_refused(self, pid: int, uid: int, why: str) -> None:
+        self.refused.append((pid, uid, why))
+        if self.broken:
+            raise OSError("the disk is full")
 
     def add(self, one: Waiting) -> None:
         with self.server.lock:
@@ -118,6 +123,17 @@ def test_what_waits_is_told_and_answered_once(served: Served) -> None:
     assert served.ask(GiveAnswer("a9", "deny")) == Failure("unknown")
     assert served.ask() == Pending(FACTS, 10, ())
     assert len(served.answers) == 1
+
+
+def test_whoever_may_not_is_refused_also_where_that_cannot_be_recorded(served: Served) -> None:
+    served.add(waiting())
+    served.broken, served.roots = True, {os.getpid()}
+    for tries in (1, 2):
+        reply = served.ask(GiveAnswer("a1", "once"))
+        assert isinstance(reply, Failure)
+        assert (reply.kind, len(served.refused)) == ("not-allowed", tries)
+    served.broken, served.roots = False, set()
+    assert isinstance(served.ask(GiveAnswer("a1", "once")), Taken)
 
 
 def test_an_answer_after_the_deadline_does_not_count(served: Served) -> None:
