@@ -105,7 +105,7 @@ def _run(output: Output, world: "World") -> Iterator[str]:
     if [(one.tool, one.failed) for one in answers] != [
         ("list_issues", False), ("push", True), ("merge", False), ("merge", False),
     ]:  # fmt: skip
-        yield "another call was denied than `push`"
+        yield "the denied calls are not `push` alone"
     if tuple(name for _, name in world.answered) != APPROVERS:
         yield "not every merge was asked about"
 

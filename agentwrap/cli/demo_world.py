@@ -118,9 +118,12 @@ class World:
         assert follower.stdout is not None
         with follower.stdout:
             for line, approver in zip(follower.stdout, APPROVERS, strict=False):
-                question = json.loads(line)
-                self.ours("approve", question["id"], "--approver", approver, any_status=True)
-                self.answered.append((str(question["question"]), approver))
+                try:
+                    question = json.loads(line)
+                    self.ours("approve", question["id"], "--approver", approver, any_status=True)
+                    self.answered.append((str(question["question"]), approver))
+                except (AgentwrapError, ValueError, KeyError):
+                    return  # an error instead of a question: what nobody answered is told by who reads `answered`
 
     def forge(self) -> None:
         """A copy of the recording in which the denied push was allowed."""

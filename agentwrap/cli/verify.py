@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from agentwrap.evidence.verify import Verdict
     from agentwrap.views.styled import Role
 
+_ANCHOR_CHARACTERS = 1 << 16  # a note has a dozen lines; what is longer is none
 _ROLES: "dict[str, Role]" = {
     "intact": "good",
     "unsigned": "gap",
@@ -71,7 +72,8 @@ def anchor_text(anchor: str | None) -> str | None:
     if anchor is None or "\n" in anchor:
         return anchor
     try:
-        return Path(anchor).read_text(encoding="utf-8", errors="replace")
+        with Path(anchor).open(encoding="utf-8", errors="replace") as file:
+            return file.read(_ANCHOR_CHARACTERS)
     except OSError as error:
         raise AgentwrapError(
             "not-found", "the anchor cannot be read", evidence=f"{anchor}: {error.strerror}"

@@ -66,6 +66,7 @@ def test_a_head_kept_elsewhere_is_an_anchor(tmp_path: Path, capsys: Capture) -> 
     assert run(["verify", *KEY, "--anchor", head, str(good)]) == 0
     assert "consistent with the anchor at 12 events" in capsys.readouterr().out
     assert run(["verify", *KEY, "--anchor", str(tmp_path / "none"), str(good)]) == 2
+    assert run(["verify", *KEY, "--anchor", "/dev/zero", str(good)]) == 2
     (tmp_path / "head").write_text("hello")
     assert run(["verify", *KEY, "--anchor", str(tmp_path / "head"), str(good)]) == 2
 
