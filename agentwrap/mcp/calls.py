@@ -1,6 +1,6 @@
 """Requests of MCP sessions and what became of them, as events. Pure, bounded; nothing foreign makes it raise."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Literal
 
@@ -45,15 +45,17 @@ class Calls:
         self._count = 0
         self._open: dict[Call, None] = {}
 
-    def place(self, session: Session, rpc: Rpc, up: bool, of: Iterable[Call | None]) -> Call | None:
-        """The call that a message belongs to: a new one, or one that is under way. Nothing is told yet."""
+    def place(self, session: Session, rpc: Rpc, up: bool, near: Mapping[Key, Call]) -> Call | None:
+        """The call that a message belongs to: a new one, or one that is under way. Nothing is told yet.
+
+        `near`: the calls whose answers come where it came.
+        """
         if rpc.sort == "request":
             self._count += 1
             return Call(f"k{self._count}", session, up, rpc.id, rpc.method)
         if rpc.sort == "response":
-            key = id_key(rpc.id)
-            near = next((one for one in of if one is not None and one.key == (not up, key)), None)
-            return near if near is not None and near in self._open else session.open_call(not up, rpc.id)
+            found = near.get((not up, id_key(rpc.id)))
+            return found if found is not None and found in self._open else session.open_call(not up, rpc.id)
         if rpc.sort == "notification" and rpc.method in (b"notifications/progress", b"notifications/cancelled"):
             params = read_members(rpc.params)
             if rpc.method.endswith(b"progress"):

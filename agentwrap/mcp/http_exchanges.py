@@ -97,12 +97,13 @@ HttpNews = HttpOpened | HttpMessage | HttpOver | HttpClosed
 
 
 class _Session:
-    __slots__ = ("down_bytes", "endpoint", "initialised", "key", "number", "up_bytes")
+    __slots__ = ("down_bytes", "endpoint", "initialised", "key", "number", "process", "up_bytes")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.key = b""  # url and session id
         self.endpoint = b""
+        self.process = ("", b"")  # span and url, where there is no session id
         self.initialised = False
         self.up_bytes = self.down_bytes = 0
 
@@ -268,6 +269,7 @@ class HttpExchanges:
                     found.key = one.url + b" " + known
                     self._by_id[found.key] = found
                 else:
+                    found.process = process
                     self._by_process[process] = found
             one.session = found
         one.session.initialised = one.session.initialised or initialises
@@ -419,7 +421,8 @@ class HttpExchanges:
             self._by_id.pop(session.key, None)
         if session.endpoint:
             self._by_endpoint.pop(session.endpoint, None)
-        self._by_process = {key: one for key, one in self._by_process.items() if one is not session}
+        if self._by_process.get(session.process) is session:
+            del self._by_process[session.process]
         self._news.append(
             HttpClosed(
                 session=session.number,

@@ -67,7 +67,7 @@ class _Waiting:
 class _Tool:
     """A tool call that may be carried out over MCP."""
 
-    __slots__ = ("code", "digest", "id", "name", "prefix", "tool", "used")
+    __slots__ = ("_plain_code", "code", "digest", "id", "name", "prefix", "tool", "used")
 
     def __init__(self, event: ToolCall) -> None:
         self.tool = event.tool
@@ -77,7 +77,15 @@ class _Tool:
         self.digest = b"" if clipped else _digest(event.arguments)
         self.prefix = _compact(event.arguments)[:_PREFIX_BYTES] if clipped else b""
         self.code = event.arguments
+        self._plain_code: bytes | None = None
         self.used = 0
+
+    @property
+    def plain_code(self) -> bytes:
+        """The arguments as a program that calls tools by their mangled names."""
+        if self._plain_code is None:
+            self._plain_code = plain(self.code)
+        return self._plain_code
 
 
 class Joining:
@@ -153,7 +161,7 @@ class Joining:
         wanted = [name for name in call.names if name != call.tool]
         leaves = None
         for tool in reversed(self._tools.values()):
-            if tool.name in call.names or not any(name in plain(tool.code) for name in wanted):
+            if tool.name in call.names or not any(name in tool.plain_code for name in wanted):
                 continue
             leaves = _leaves(call.arguments) if leaves is None else leaves
             return _used(tool, "content" if leaves and all(leaf in tool.code for leaf in leaves) else "time")

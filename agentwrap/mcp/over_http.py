@@ -99,8 +99,10 @@ class OverHttp:
         if news.ours:
             self._sessions.said(session, news.at_ns, news.up, news.data, exchange=number, of=one.asked)
             return
-        judged = [verdict for verdict in one.early if verdict.up is news.up] if news.last else []
-        one.early = [verdict for verdict in one.early if verdict not in judged]
+        judged: list[McpJudged] = []
+        if news.last:
+            judged = [verdict for verdict in one.early if verdict.up is news.up]
+            one.early = [verdict for verdict in one.early if verdict.up is not news.up]
         of = None if news.up else one.asked
         told = self._sessions.message(
             session, news.at_ns, news.up, news.data, exchange=number, judged=judged, of=of, piece=news.piece

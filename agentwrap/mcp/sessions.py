@@ -127,7 +127,8 @@ class Sessions:
         session.messages += 1
         rpc = _PIECE if piece else read(data)
         parts = rpc.parts if rpc.sort == "batch" else (rpc,)
-        near = of.calls if of is not None else ()
+        # Of two calls with one id the first is answered first.
+        near = {call.key: call for call in reversed(of.calls) if call is not None} if of is not None else {}
         told = Told(up)
         told.calls = [self._calls.place(session, part, up, near) for part in parts]
         first = told.calls[0] if told.calls and rpc.sort != "batch" else None
@@ -236,7 +237,7 @@ class Sessions:
         `head`, `tail`: its first and last KB; `size`: bytes of all of it.
         """
         rpc = read_ends(head, tail)
-        call = self._calls.place(session, rpc, up, ()) if rpc is not None else None
+        call = self._calls.place(session, rpc, up, {}) if rpc is not None else None
         if call is not None:
             self._calls.answered_at_length(call, at_ns, size, failed=bool(rpc and rpc.error))
 
