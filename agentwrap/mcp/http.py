@@ -259,7 +259,7 @@ def _same(one: Place, other: Place) -> bool:
     """The same server; a slash at the end makes no difference, and one machine's loopback has three names."""
     if one.port != other.port or _path(one.path) != _path(other.path):
         return False
-    return one.host == other.host or (_is_loopback(one.host) and _is_loopback(other.host))
+    return one.host == other.host or (is_loopback(one.host) and is_loopback(other.host))
 
 
 @lru_cache(maxsize=1024)
@@ -284,7 +284,8 @@ def _normal(host: bytes) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _is_loopback(host: bytes) -> bool:
+def is_loopback(host: bytes) -> bool:
+    """Whether a host in normal form is this machine, as seen from itself."""
     try:
         known = parse_host(host.decode("ascii", "replace"))
     except HostError:

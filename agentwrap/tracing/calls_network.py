@@ -76,6 +76,8 @@ class NetworkCalls:
         self._can_duplicate = True
         # The guard tells of internet addresses itself, from the one copy that it acts on.
         self.guarded = False
+        self.served: Callable[[Process, int, str, int], int] | None = None
+        """Asked about connections to internet addresses: from process, thread, host and port an errno, or 0."""
         self.handlers: dict[str, Callable[[Process, int, Arguments, bool], int]] = {
             "connect": self._connect,
             "bind": self._bind,
@@ -138,6 +140,10 @@ class NetworkCalls:
         address = self._address(tid, arguments[1], arguments[2])
         if address is None or address.family == "netlink" or self._is_guarded(address):
             return 0
+        if self.served is not None and address.host:
+            refused = self.served(process, tid, address.host.decode("ascii", "replace"), address.port)
+            if refused:
+                return refused
         descriptor = signed(arguments[0])
         transport = self._transport(process, descriptor, address.family)
         if self._announce is not None and address.host:

@@ -9,12 +9,13 @@ from agentwrap.launching.child import Launched
 from agentwrap.tracing.tracee import Memory
 
 if TYPE_CHECKING:
-    from agentwrap.tracing.blindspots import BlindSpots
     from agentwrap.tracing.capture import Capture
     from agentwrap.tracing.guard import Guard
     from agentwrap.tracing.guard.stopped import Stopped
     from agentwrap.tracing.interposing.watch import Interposer
     from agentwrap.tracing.loop import PtraceLoop
+    from agentwrap.tracing.observer import Observer
+    from agentwrap.tracing.own_servers import OwnServers
     from agentwrap.tracing.tracer import TracerSettings
 
 InTree = Callable[[int], bool]
@@ -44,9 +45,11 @@ def make_guard(
     from agentwrap.tracing.guard.stopped import Stopped
 
     tcp_port, dns_port = settings.guard
+    own = own_servers(settings, sink, now)
     wanted = GuardSettings(
-        tcp_port=tcp_port, dns_port=dns_port, callers=settings.callers, in_tree=in_tree, landlock=settings.landlock
-    )
+        tcp_port=tcp_port, dns_port=dns_port, callers=settings.callers, in_tree=in_tree, landlock=settings.landlock,
+        served=own.led_past if own is not None else None,
+    )  # fmt: skip
     stopped = Stopped() if listener < 0 else None
     taking = True if stopped is not None else None
     return Guard(memory, listener, sink, now, wanted, stopped=stopped, taking=taking), stopped
@@ -71,9 +74,15 @@ def make_capture(
 
 
 def make_interposer(
-    settings: "TracerSettings", blind: "BlindSpots", sink: Sink, now: Callable[[], int], listener: int
+    settings: "TracerSettings", observer: "Observer", sink: Sink, now: Callable[[], int], listener: int
 ) -> "Interposer | None":
-    """What puts the relay between MCP servers and their clients, if the run has it; `blind` asks it about pipes."""
+    """What puts the relay between MCP servers and their clients, if the run has it; `observer` asks it about pipes.
+
+    Behind a wall it asks about servers of the run's own, too: the guard, where there is one, asks by itself.
+    """
+    if settings.guard is None and settings.capture is None and settings.callers is not None:
+        own = own_servers(settings, sink, now)
+        observer.network.served = own.connecting if own is not None else None
     if settings.servers is None:
         return None
     from agentwrap.launching.mcp_servers import Servers
@@ -90,5 +99,16 @@ def make_interposer(
         root_server=settings.root_server,
         listener=listener,
     )
-    blind.pipe = interposer.written_past
+    observer.blind.pipe = interposer.written_past
     return interposer
+
+
+def own_servers(settings: "TracerSettings", sink: Sink, now: Callable[[], int]) -> "OwnServers | None":
+    """What knows of declared MCP servers that the run may serve itself, past its gateway."""
+    from agentwrap.launching.mcp_servers import Servers
+
+    if not isinstance(settings.servers, Servers):
+        return None
+    from agentwrap.tracing.own_servers import OwnServers
+
+    return OwnServers(settings.servers, settings.layers, sink, now)

@@ -199,7 +199,7 @@ class Tracer:
             observer.network.guarded = True
         if listener is not None:
             self._capture = performing.make_capture(*performs)
-        relayed = (self._settings, observer.blind, self._sender.put, self._now, descriptor)
+        relayed = (self._settings, observer, self._sender.put, self._now, descriptor)
         self._interposer = performing.make_interposer(*relayed)
         set_id_works = not no_new_privs(launched.pid) and (not launched.traced or os.geteuid() == 0)
         lifecycle = Lifecycle(

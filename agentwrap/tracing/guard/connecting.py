@@ -130,6 +130,9 @@ class Connecting:
         judge = self._router.settings.judge
         if judge is not None and (number := judge(call.process, "tcp", to.host, to.port)):
             return number
+        served = self._router.settings.served
+        if inner is not None and served is not None and (number := served(call.process, to.host, to.port)):
+            return number
         if inner is not None:
             return self._start(call, known, sock, to, sockaddr.encode(inner, known.family))
         target = self._router.gateway(known, sock, to, self._router.settings.tcp_port)

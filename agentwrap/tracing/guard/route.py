@@ -28,7 +28,8 @@ class GuardSettings:
     `tcp_port`, `dns_port`: of its listener and its UDP socket, on 127.0.0.1 and, where `six`, on [::1], too.
     `callers`: the SEQPACKET socket that tells it who calls (`gateway.callers`), before the connection is there.
     `in_tree`: whether a process id is the run's. `judge`: an errno to refuse a connection with at once, 0 to go on,
-    from process, transport, host and port. `landlock`: no TCP connection of the run's own passes the kernel.
+    from process, transport, host and port; `served`: the same from process, host and port, of what the run serves
+    itself. `landlock`: no TCP connection of the run's own passes the kernel.
     """
 
     tcp_port: int
@@ -38,6 +39,7 @@ class GuardSettings:
     six: bool = False
     judge: Callable[[Process, str, str, int], int] | None = None
     landlock: bool = False
+    served: Callable[[Process, str, int], int] | None = None
 
 
 class Router:
