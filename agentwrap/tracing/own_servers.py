@@ -81,7 +81,7 @@ class OwnServers:
 
 
 def _is_local(tid: int, host: str) -> bool:
-    """Whether an address is one of the thread's own network; the unspecified one is (ip(7)), and any that is unclear."""
+    """Whether an address is one of the thread's own network; the unspecified one is (ip(7)), so is what is unclear."""
     try:
         address = ip_address(host)
     except ValueError:

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from wrapping import AGENTWRAP, Event, environment, events
@@ -45,7 +45,7 @@ for host in hosts:
 
 
 class Outside(http.server.BaseHTTPRequestHandler):
-    asked: list[str] = []
+    asked: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
         self.asked.append(self.path)
