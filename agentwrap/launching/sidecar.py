@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agentwrap.tracing.wire import Failed, FrameReader, Message, Ready
 
 _SILENT_S, _LOOK_S = 30.0, 0.05
+_PATIENCE_S, _TURN_S = 3.0, 0.001
 _CHANNEL_BYTES = 4 << 20
 _PIECE_BYTES = 1 << 20
 _NEWS = (*EXCHANGE_NEWS, *MCP_NEWS)
@@ -50,6 +51,7 @@ class Sidecar(msgspec.Struct, kw_only=True):
     _over: bool = False
     _heard: int = 0  # pieces of what it said, the last one in work if `_noting`
     _noting: bool = False
+    _too_slow: bool = False
     _thread: threading.Thread | None = None
     _frames: "FrameReader | None" = None
     _early: "list[Message]" = msgspec.field(default_factory=list)  # heard before anybody attended
@@ -82,11 +84,11 @@ class Sidecar(msgspec.Struct, kw_only=True):
         self._note(self._early, put, flush)
         try:
             while data := self._piece():
-                self._noting = True
                 self._heard += 1
                 for messages in frames.feed(data):
                     self._note(messages, put, flush)
                 self._noting = False
+            self._noting = False
             left = self._has_left()
         except ValueError:
             # It is not itself any more: where its next message begins cannot be known.
@@ -100,8 +102,10 @@ class Sidecar(msgspec.Struct, kw_only=True):
             put([gap])
 
     def _piece(self) -> bytes:
-        """What it says next, empty at its end."""
+        """What it says next, empty at its end. What is taken is being noted already, for whoever asks in between."""
         try:
+            self.channel.recv(1, socket.MSG_PEEK)
+            self._noting = True
             return self.channel.recv(_PIECE_BYTES)
         except OSError:
             return b""
@@ -146,6 +150,22 @@ class Sidecar(msgspec.Struct, kw_only=True):
             self.channel.sendall(line + b"\n")
         except OSError:
             pass  # its end is being told by the thread that hears it
+
+    def catch_up(self) -> None:
+        """Until it has nothing to say that is not noted: credentials that passed through it are known then.
+
+        One that is behind for long is not waited for again before it has caught up.
+        """
+        until = time.monotonic() + _PATIENCE_S
+        while behind := self._is_behind():
+            if self._too_slow or time.monotonic() > until:
+                break
+            time.sleep(_TURN_S)
+        self._too_slow = behind
+
+    def _is_behind(self) -> bool:
+        thread = self._thread
+        return thread is not None and thread.is_alive() and (self._says_something() or self._noting)
 
     def keep_going(self) -> None:
         """An agent may stop it (SIGSTOP), and with it all that passes through it and is told: go on at once."""

@@ -214,8 +214,12 @@ class Session:
                 "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
             )
         if self._claims is not None:
-            self._claims.start(self._pump.put, self._spans.of)
+            self._claims.start(self._put_claims, self._spans.of)
         self._attend()
+
+    def _put_claims(self, items: "list[Item]") -> None:
+        self._around.catch_up()
+        self._pump.put(items)
 
     def _attend(self) -> None:
         """Hear relay and gateway: events are recorded, noted, and, where a human is asked, shown to the desk."""

@@ -154,6 +154,11 @@ class Surroundings(msgspec.Struct):
         """The processes that stand around the run."""
         return [one.pid for one in (self.gateway, self.connector, self.relay) if one is not None]
 
+    def catch_up(self) -> None:
+        """What the gateway has told is noted: a program may say the key that it has just called a model with."""
+        if self.gateway is not None:
+            self.gateway.catch_up()
+
     def keep_going(self) -> None:
         """An agent may stop what stands (SIGSTOP), and with it what it passes and tells: go on at once."""
         for one in (self.gateway, self.relay):

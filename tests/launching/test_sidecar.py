@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
 
 import msgspec
@@ -148,3 +149,32 @@ def test_one_that_nothing_ran_beside_is_ended() -> None:
     one.abandon()
     with pytest.raises(ChildProcessError):
         os.waitpid(one.pid, os.WNOHANG)
+
+
+@pytest.mark.parametrize("patience_s", [300.0, 0.0])
+def test_who_comes_after_it_finds_what_it_said_noted_or_does_not_wait_for_long(
+    monkeypatch: pytest.MonkeyPatch, patience_s: float
+) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    noted: list[Item] = []
+
+    def put(items: list[Item]) -> None:
+        began.set()
+        assert go_on.wait(300)
+        noted.extend(items)
+
+    def does(channel: socket.socket) -> None:
+        channel.sendall(frame(gap(1)))
+        until_told(channel)
+
+    monkeypatch.setattr(sidecar, "_PATIENCE_S", patience_s)
+    monkeypatch.setattr(sidecar.time, "sleep", lambda _s: go_on.set() if patience_s else None)  # a turn of waiting
+    one = begun(does)
+    one.attend(put, lambda: True, lambda: 9)
+    assert began.wait(300)
+    one.catch_up()
+    assert noted == ([gap(1)] if patience_s else [])
+    go_on.set()
+    one.close()
+    one.catch_up()
+    assert noted == [gap(1), gap(100)]
