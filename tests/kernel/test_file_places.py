@@ -95,7 +95,9 @@ def test_a_sandboxed_edit_is_one_edit_under_the_projects_own_path(tmp_path: Path
         pytest.skip(f"bubblewrap does not work here: {probe.stderr!r}")
     script = "sed -i s/hi/ho/ hello.py && echo x > /proc/self/cwd/made && cat /proc/self/status > /dev/null"
     rows = _rows(tmp_path, *sandbox, "sh", "-c", script, options=options)
-    assert [word for word in rows.files() if word.startswith(("modify", "create", "delete"))] == [
+    told = [word for word in rows.files() if word.startswith(("modify", "create", "delete"))]
+    # What sed makes to move it over the file is told by its own name, too, where it was looked at in between.
+    assert [word for word in told if not word.startswith("create sed")] == [
         "modify hello.py \"print('hi')\\n\" -> \"print('ho')\\n\"",
         "create made 'x\\n'",
     ]
