@@ -16,18 +16,17 @@ RULES = allow("a.example", "host.loopback:8080")
 
 def test_datagrams_that_are_no_questions_are_refused_at_once_and_told(world: World) -> None:
     code = """
-import socket, time
+import socket
 for host, port in (("203.0.113.1", 443), ("2001:db8:1::1", 443), ("203.0.113.1", 123)):
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
-    start = time.monotonic()
     try:
         sock.sendto(b"x", (host, port))
         print("sent")
     except OSError as error:
-        print(type(error).__name__, time.monotonic() - start < 5)
+        print(type(error).__name__)
 """
     told = world.python(RULES, code)
-    assert told.stdout == "PermissionError True\n" * 3, told.stderr
+    assert told.stdout == "PermissionError\n" * 3, told.stderr
     assert {(event.transport, event.host, event.port, event.protocol_number) for event in told.of(NetRefused)} == {
         ("udp", b"203.0.113.1", 443, 17), ("udp", b"2001:db8:1::1", 443, 17), ("udp", b"203.0.113.1", 123, 17),
     }  # fmt: skip
@@ -140,7 +139,7 @@ for number in range(3000):
     except ConnectionResetError:
         pass  # at any of these: a client that was told why thirty times is only reset
 """
-    told = world.python(RULES, code, timeout=110)
+    told = world.python(RULES, code, timeout=300)
     rows = told.of(NetDecision)
     assert {row.decision for row in rows} == {"deny"}, told.stderr
     assert sum(row.count for row in rows) == 3000
@@ -179,7 +178,7 @@ print(all(sock.recv(10) == b"\\0%04d" % number for number, sock in enumerate(soc
 for sock in socks:
     sock.close()
 """
-    told = world.python(RULES, code, timeout=110)
+    told = world.python(RULES, code, timeout=300)
     assert told.stdout == "True\n", told.stderr
     closed = told.of(NetClosed)
     assert len(closed) == 1000
@@ -208,6 +207,6 @@ except ConnectionResetError:
 """
     told = world.python(RULES, code)
     assert told.stdout.splitlines() == [repr(b"\x00 half"), "reset"], told.stderr
-    assert [(event.ending, event.detail) for event in told.of(NetClosed)] == [
+    assert sorted((event.ending, event.detail) for event in told.of(NetClosed)) == [
         ("closed", b""), ("reset", b"by the server"),
     ]  # fmt: skip

@@ -148,8 +148,9 @@ def test_servers_that_the_environment_names(world: World) -> None:
     ran = world.run(sys.executable, "-c", SEEN, str(PORT), LOCAL, "::1", "203.0.113.10", "203.0.113.20", env=env)
     told = [f"{host} {(host, PORT)}" for host in (LOCAL, "::1", "203.0.113.10", "203.0.113.20")]
     assert ran.stdout.decode().splitlines() == told, ran.stderr
-    led = [e.data["host"] for e in ran.events("net.closed")]
-    assert led == [LOCAL, "::1", "203.0.113.10"]  # the last one is nobody's model server
+    # In order of their ends, which is not that of their beginnings. The last one is nobody's model server.
+    assert {e.data["host"] for e in ran.events("net.closed")} == {LOCAL, "::1", "203.0.113.10"}
+    assert len(ran.events("net.closed")) == 3
 
 
 def test_a_server_that_is_not_up_refuses(world: World) -> None:
@@ -160,9 +161,9 @@ for host, port in (("127.0.0.1", 9), ("127.0.0.1", 443), ("::1", 9)):
     try: socket.socket(family).connect((host, port)); print("connected")
     except OSError as error: print(errno.errorcode[error.errno])
     s = socket.socket(family); s.setblocking(False)
-    print(errno.errorcode[s.connect_ex((host, port))]); select.select([], [s], [], 20)
+    print(errno.errorcode[s.connect_ex((host, port))]); select.select([], [s], [], 300)
     print(errno.errorcode[s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)])
-try: socket.create_connection(("198.51.100.1", 443), 20)
+try: socket.create_connection(("198.51.100.1", 443), 300)
 except OSError as error: print(errno.errorcode[error.errno])
 """
     bare = world.net.run([sys.executable, "-c", script], capture_output=True)
@@ -182,7 +183,7 @@ for family, to in ((socket.AF_INET, ("203.0.113.10", 443)), (socket.AF_INET6, ("
     s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     poll = select.epoll(); poll.register(s, select.EPOLLOUT)
     s.setblocking(False)
-    print(name(s.connect_ex(to)), [event for _, event in poll.poll(20)], s.getsockopt(1, socket.SO_ERROR))
+    print(name(s.connect_ex(to)), [event for _, event in poll.poll(300)], s.getsockopt(1, socket.SO_ERROR))
     print(name(s.connect_ex(to)), name(s.connect_ex(to)), s.getpeername()[:2], s.getblocking(), s.getsockopt(1, 9))
     t = socket.socket(family); t.connect(to); print(t.getpeername()[:2], t.getblocking(), name(t.connect_ex(to)))
     t.shutdown(socket.SHUT_WR); print(t.recv(10)); t.close()
@@ -218,7 +219,7 @@ def test_a_network_of_the_programs_own_is_left_alone(world: World) -> None:
 import socket, subprocess, sys
 import fcntl, struct
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s: fcntl.ioctl(s, 0x8914, struct.pack("16sH14x", b"lo", 0x41))
-server = socket.create_server(("127.0.0.1", 443)); c = socket.create_connection(("127.0.0.1", 443), 20)
+server = socket.create_server(("127.0.0.1", 443)); c = socket.create_connection(("127.0.0.1", 443), 300)
 server.accept()[0].send(b"inner"); print(c.recv(9))
 """
     unshare = ("unshare", "-n") if os.geteuid() == 0 else ("unshare", "-Urn")
@@ -232,7 +233,7 @@ server.accept()[0].send(b"inner"); print(c.recv(9))
 def test_a_server_of_the_runs_own_is_reached_directly(world: World) -> None:
     script = """
 import socket
-server = socket.create_server(("127.0.0.1", 443)); c = socket.create_connection(("127.0.0.1", 443), 20)
+server = socket.create_server(("127.0.0.1", 443)); c = socket.create_connection(("127.0.0.1", 443), 300)
 server.accept()[0].send(b"inner"); print(c.recv(9), c.getsockname()[0])
 """
     if os.geteuid() and int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) > 443:
@@ -452,7 +453,7 @@ def test_a_name_whose_first_address_is_dead_is_reached_by_its_second(tmp_path: P
 def test_a_remote_server_that_refuses_is_a_reset(world: World) -> None:
     script = """
 import errno, socket
-s = socket.create_connection(("203.0.113.20", 9999), 20)
+s = socket.create_connection(("203.0.113.20", 9999), 300)
 try: s.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n"); print(s.recv(10))
 except OSError as error: print(errno.errorcode[error.errno])
 """
@@ -489,7 +490,7 @@ def gateway():
         pid = int(words(f"/proc/{pid}/stat")[3])
 pid = gateway()
 url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
-link = http.client.HTTPConnection(url.hostname, url.port, timeout=120)
+link = http.client.HTTPConnection(url.hostname, url.port, timeout=300)
 link.request("GET", url.path + "/models")
 answer = link.getresponse().read()
 os.kill(pid, signal.SIGSTOP)
