@@ -82,7 +82,7 @@ def http(listener: socket.socket, name: str) -> Server:
 def join(one: socket.socket, other: socket.socket) -> None:
     """Bytes both ways until one of them ends."""
     ends = {one: other, other: one}
-    while ready := select.select([*ends], [], [], 60)[0]:
+    while ready := select.select([*ends], [], [], 300)[0]:
         for end in ready:
             if not (data := end.recv(65536)):
                 return

@@ -72,7 +72,7 @@ class Internet:
         lines += [f"{address} {name}" for name, addresses in names.items() for address in addresses]
         hosts.write_text("\n".join(lines) + "\n")
         resolver = folder / "resolv.conf"
-        resolver.write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+        resolver.write_text("nameserver 127.0.0.1\noptions timeout:30 attempts:1\n")
         order = folder / "nsswitch.conf"
         order.write_text("hosts: files dns\n")
         for file in (hosts, resolver, order):

@@ -18,7 +18,7 @@ from agentwrap.mcp.relay import started
 from agentwrap.mcp.relay.process import Settings
 
 NO_PROCESS = (1 << 22) - 1
-PATIENCE_S = 30 * float(os.environ.get("AGENTWRAP_TESTS_PATIENCE") or 1)
+PATIENCE_S = 300 * float(os.environ.get("AGENTWRAP_TESTS_PATIENCE") or 1)
 Kind = Literal["pipes", "sockets", "socket"]
 KINDS: tuple[Kind, ...] = ("pipes", "sockets", "socket")
 

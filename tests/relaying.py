@@ -53,11 +53,11 @@ def relayed(
     recording.unlink(missing_ok=True)
     words = [sys.executable, *map(str, (RELAYED, settings, log)), "run", "-q", "-o", str(recording), *options, "--"]
     if inside is not None:
-        done = inside.run([*words, *command], cwd=work, env=environment(folder), timeout=120 * PATIENCE)
+        done = inside.run([*words, *command], cwd=work, env=environment(folder), timeout=300 * PATIENCE)
         run = Wrapped(done.returncode, done.stdout.encode(), done.stderr.encode(), recording)
     else:
         ran = subprocess.run(
-            [*words, *command], cwd=work, env=environment(folder), timeout=120 * PATIENCE, stdin=stdin, stdout=stdout,
+            [*words, *command], cwd=work, env=environment(folder), timeout=300 * PATIENCE, stdin=stdin, stdout=stdout,
             stderr=subprocess.PIPE, user=user, group=user, extra_groups=None if user is None else [],
         )  # fmt: skip
         run = Wrapped(ran.returncode, ran.stdout or b"", ran.stderr, recording)

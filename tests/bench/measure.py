@@ -177,7 +177,7 @@ def _agent(lab: Path, name: str, way: Way) -> float:
     command = [sys.executable, str(script), "run", name, "--quiet", "--no-sample", "--name", f"bench-{name}"]
     if prefix:
         command += ["--wrap", prefix]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     wall = re.search(r"wall=([0-9.]+)", done.stdout)
     if done.returncode or wall is None or "rc=0" not in done.stdout or "edit=True" not in done.stdout:
         raise RuntimeError(f"{name}, {way.name}: {done.stdout[-300:]}{done.stderr[-300:]}")

@@ -16,7 +16,7 @@ def bench(folder: Path, *arguments: str) -> str:
         [sys.executable, HERE / "run.py", "--quick", "--folder", folder, *arguments],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=300,
         env={name: value for name, value in os.environ.items() if name != "AGENTWRAP_LAB"},
     )
     assert done.returncode == 0, done.stderr

@@ -77,7 +77,7 @@ class Announced:
 
     def wait_for(self, wanted: Any) -> Any:
         with self._news:
-            assert self._news.wait_for(lambda: any(map(wanted, self.events)), 20), self.events
+            assert self._news.wait_for(lambda: any(map(wanted, self.events)), 300), self.events
             return next(filter(wanted, self.events))
 
     def of(self, kind: type) -> list[Any]:

@@ -22,7 +22,7 @@ deny = ["never.example"]
 [files.write]
 default = "allow"
 """
-FETCH = "curl -s -m 30 -o /dev/null -w '%{http_code} ' http://"
+FETCH = "curl -s -m 300 -o /dev/null -w '%{http_code} ' http://"
 RAW = """
 import os, socket
 folder = os.environ["XDG_RUNTIME_DIR"] + "/agentwrap/"
@@ -106,7 +106,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.mark.parametrize("tier", ["wall", "guard"])
 def test_once_is_once_and_a_denial_is_told(world: World, tier: str) -> None:
-    world.start(f"{FETCH}a.example/1; {FETCH}a.example/2", "--ask-timeout", "30", "--tier", tier)
+    world.start(f"{FETCH}a.example/1; {FETCH}a.example/2", "--ask-timeout", "300", "--tier", tier)
     first = world.question()
     assert first["question"] == "connect to a.example:80 at 203.0.113.1"
     assert "curl" in first["who"]
@@ -129,18 +129,18 @@ def test_once_is_once_and_a_denial_is_told(world: World, tier: str) -> None:
 
 
 def test_for_the_run_is_asked_once(world: World) -> None:
-    world.start(f"{FETCH}a.example/1; {FETCH}a.example/2; {FETCH}a.example/3", "--ask-timeout", "30")
+    world.start(f"{FETCH}a.example/1; {FETCH}a.example/2; {FETCH}a.example/3", "--ask-timeout", "300")
     world.say("approve", world.question()["id"], "--run")
     assert world.end()[0] == "200 200 200"
     assert len(world.events("ask.waiting")) == 1
 
 
 def test_always_holds_for_the_next_run_too(world: World) -> None:
-    world.start(f"{FETCH}inner.example/1; {FETCH}inner.example/2", "--ask-timeout", "30")
+    world.start(f"{FETCH}inner.example/1; {FETCH}inner.example/2", "--ask-timeout", "300")
     said = world.say("approve", world.question()["id"], "--always")
     assert '"inner.example:80", "10.9.8.7:80"' in said
     assert world.end()[0] == "200 200"
-    world.start(f"{FETCH}inner.example/3; {FETCH}a.example/", "--ask-timeout", "30")
+    world.start(f"{FETCH}inner.example/3; {FETCH}a.example/", "--ask-timeout", "300")
     other = world.question()
     assert "a.example" in other["question"]
     world.say("deny", other["id"])
@@ -182,7 +182,7 @@ def test_at_a_terminal_somebody_is_asked(world: World) -> None:
 
 
 def test_what_somebody_wrote_down_as_denied_is_not_asked(world: World) -> None:
-    world.start(f"{FETCH}never.example/; true", "--ask-timeout", "30")
+    world.start(f"{FETCH}never.example/; true", "--ask-timeout", "300")
     assert world.end()[0] in ("000", "403")
     assert world.events("ask.waiting") == []
 
@@ -195,7 +195,7 @@ def test_an_agent_cannot_answer_for_the_human(world: World, tier: str) -> None:
     world.start(
         f"{FETCH}a.example/ & read go < {world.folder}/go; {itself} approve a1 --run; {itself} approve a1 --always;"
         f" {sys.executable} raw.py; setsid -f -w {itself} approve a1; wait",
-        "--ask-timeout", "30", "--tier", tier,
+        "--ask-timeout", "300", "--tier", tier,
     )  # fmt: skip
     question = world.question()
     (world.folder / "go").write_text("go\n")
@@ -209,7 +209,7 @@ def test_an_agent_cannot_answer_for_the_human(world: World, tier: str) -> None:
 
 
 def test_a_killed_supervisor_opens_nothing(world: World) -> None:
-    world.start(f"{FETCH}a.example/", "--ask-timeout", "30")
+    world.start(f"{FETCH}a.example/", "--ask-timeout", "300")
     question = world.question()
     world.run.kill()
     world.run.communicate()
@@ -221,7 +221,7 @@ def test_a_killed_supervisor_opens_nothing(world: World) -> None:
 
 
 def test_a_run_that_ends_takes_its_questions_along(world: World) -> None:
-    world.start(f"{FETCH}a.example/ & read go < {world.folder}/go", "--ask-timeout", "30")
+    world.start(f"{FETCH}a.example/ & read go < {world.folder}/go", "--ask-timeout", "300")
     world.question()
     (world.folder / "go").write_text("go\n")
     world.end()

@@ -152,7 +152,7 @@ def test_a_server_by_hand_has_a_run_of_its_own(work: Path) -> None:
     recording = work.parent / "m.agentlog"
     done = subprocess.run(
         [*AGENTWRAP, "mcp", "--name", "hand", "-o", str(recording), "--", sys.executable, "srv.py"],
-        input=REQUEST, capture_output=True, cwd=work, env=environment(work.parent), timeout=60,
+        input=REQUEST, capture_output=True, cwd=work, env=environment(work.parent), timeout=300,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (7, ANSWER, b"")
     assert sessions(recording) == [("hand", "hand", "")]
@@ -179,7 +179,8 @@ def test_a_server_that_rules_are_about_keeps_its_declared_name(work: Path) -> No
 
 @pytest.mark.parametrize("words", [["mcp"], ["mcp", "--no-such-option"], ["mcp", "--", "no-such-server"]])
 def test_what_keeps_a_server_from_beginning_is_said_on_standard_error_alone(work: Path, words: list[str]) -> None:
-    done = subprocess.run([*AGENTWRAP, *words], capture_output=True, cwd=work, env=environment(work.parent), timeout=60)
+    argv = [*AGENTWRAP, *words]
+    done = subprocess.run(argv, capture_output=True, cwd=work, env=environment(work.parent), timeout=300)
     assert done.returncode == (127 if "--" in words else 125)
     assert done.stdout == b""
     assert done.stderr.startswith(b"error: ")

@@ -24,7 +24,7 @@ PROGRAM = """
 import os, signal, socket, sys, threading, urllib.error, urllib.request
 def tried(host, port=80):
     try:
-        with socket.create_connection((host, port), 5) as s:
+        with socket.create_connection((host, port), 300) as s:
             s.sendall(b"GET / HTTP/1.1\\r\\nHost: %s\\r\\nConnection: close\\r\\n\\r\\n" % host.encode())
             return s.recv(12).decode()
     except OSError as error:
@@ -74,7 +74,7 @@ class World:
     def run(self, *words: str, under: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
         argv = [*under, *AGENTWRAP, "run", "-q", "-o", str(self.recording), *words]
         return self.net.run(
-            argv, env=environment(self.home), cwd=self.folder, capture_output=True, text=True, timeout=100
+            argv, env=environment(self.home), cwd=self.folder, capture_output=True, text=True, timeout=300
         )  # type: ignore[return-value]
 
     @property

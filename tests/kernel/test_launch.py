@@ -188,7 +188,7 @@ def _two_sleepers(tmp_path: Path, options: tuple[str, ...]) -> tuple[subprocess.
 
 def _all_end(descriptors: list[int]) -> None:
     for descriptor in descriptors:
-        assert select.select([descriptor], [], [], 20)[0], "a process of the tree lives on"
+        assert select.select([descriptor], [], [], 300)[0], "a process of the tree lives on"
         os.close(descriptor)
 
 

@@ -33,6 +33,7 @@ server = "github"
 tools = ["delete"]
 decision = "deny"
 """
+LONG = ("--ask-timeout", "300")
 SERVER = """
 import json, sys
 with open("reached", "a") as reached:
@@ -84,7 +85,7 @@ class World:
         self.follower: subprocess.Popen[str] | None = None
         self.said = ""
 
-    def start(self, *steps: dict[str, Any], options: tuple[str, ...] = ("--ask-timeout", "60"), more: str = "") -> None:
+    def start(self, *steps: dict[str, Any], options: tuple[str, ...] = LONG, more: str = "") -> None:
         (self.folder / "calls.toml").write_text(POLICY.format(more=more))
         ours = ["run", "-o", str(self.recording), "--policy", "calls.toml", *options]
         self.run = subprocess.Popen(
@@ -185,7 +186,7 @@ def test_an_approval_is_for_one_call_and_the_same_again_waits_again(world: World
 
 
 def test_arguments_that_are_not_kept_are_shown_and_not_recorded(world: World) -> None:
-    world.start(call(1, "merge", "main"), options=("--ask-timeout", "60", "--mcp-arguments", "digest"))
+    world.start(call(1, "merge", "main"), options=(*LONG, "--mcp-arguments", "digest"))
     asked = world.question()
     assert asked["arguments"] == '{"branch": "main"}'
     world.say("deny", asked["id"])

@@ -48,7 +48,7 @@ def tls(name: str, host: str = MODEL, protocols: str = "") -> str:
     offer = f"c.set_alpn_protocols([{protocols!r}])" if protocols else ""
     return f"""
 c = ssl.create_default_context(); c.check_hostname = False; c.verify_mode = ssl.CERT_NONE; {offer}
-s = c.wrap_socket(socket.create_connection(("{THERE}", 443), 20), server_hostname={name!r} or None)
+s = c.wrap_socket(socket.create_connection(("{THERE}", 443), 300), server_hostname={name!r} or None)
 s.sendall(b"GET /v1/x HTTP/1.1\\r\\nHost: {host}\\r\\n\\r\\n"){HEARD}
 """
 

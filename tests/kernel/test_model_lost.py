@@ -69,7 +69,7 @@ class Half(World):
     def _wait_for_request(self) -> None:
         """Until the request is in the file: from then on nothing about it may be lost."""
         recording = Wrapped(0, b"", b"", self.folder / "run.agentlog")
-        for _ in range(2000):
+        for _ in range(30_000):
             if recording.events("model.request"):
                 return
             select.select([], [], [], 0.01)

@@ -20,7 +20,7 @@ import socket, sys
 for where in sys.argv[1:]:
     host, port = where.split(":")
     try:
-        with socket.create_connection((host, int(port)), 5) as s:
+        with socket.create_connection((host, int(port)), 300) as s:
             s.sendall(b"GET / HTTP/1.1\\r\\nHost: %s\\r\\nConnection: close\\r\\n\\r\\n" % host.encode())
             print(where, s.recv(12).decode())
     except OSError as error:

@@ -126,7 +126,7 @@ class Place:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
         )  # fmt: skip
 
-    def finish(self, process: "subprocess.Popen[bytes]", timeout_s: float = 100) -> Ran:
+    def finish(self, process: "subprocess.Popen[bytes]", timeout_s: float = 300) -> Ran:
         """Wait for its end."""
         try:
             out, err = process.communicate(timeout=timeout_s)

@@ -19,7 +19,7 @@ def main() -> int:
     if profile == "drop-all":  # its uid is nobody's outside
         os.system(f"chown -R 1000:1000 {shlex.quote(folder)} {shlex.quote(os.environ['HOME'])}")
     inside = Container(profile, keep=keep, share_network=True)
-    done = inside.run(command, cwd=Path.cwd(), env=dict(os.environ), timeout=100)
+    done = inside.run(command, cwd=Path.cwd(), env=dict(os.environ), timeout=300)
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
     return done.returncode

@@ -87,7 +87,7 @@ class Approver(threading.Thread):
     def _agentwrap(self, *words: str) -> str:
         environment = {"HOME": str(self._home), "PATH": "/usr/bin:/bin"}
         done = subprocess.run(
-            [sys.executable, "-m", "agentwrap", *words], env=environment, capture_output=True, text=True, timeout=30
+            [sys.executable, "-m", "agentwrap", *words], env=environment, capture_output=True, text=True, timeout=300
         )
         return done.stdout
 

@@ -69,7 +69,7 @@ def pair(
     prepare: Callable[[Path], object] = lambda _: None,
     options: Sequence[str] = (),
     env: dict[str, str] | None = None,
-    timeout_s: float = 100,
+    timeout_s: float = 300,
 ) -> Pair:
     """Prepare two folders alike and run the command in both: bare first, so that caches are warm for neither alone."""
     works = []

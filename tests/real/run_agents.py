@@ -33,7 +33,7 @@ NOBODY = 65534
 CASES = (
     "claude", "codex", "pi", "mini", "claude-sandbox", "codex-openai", "claude:mcp", "codex:mcp",
 )  # fmt: skip
-TIMEOUT_S = 110
+TIMEOUT_S = 300
 BEFORE = 'def greet(name):\n    return "helo, " + name\n\n\nif __name__ == "__main__":\n    print(greet("world"))\n'
 AFTER = BEFORE.replace("helo", "hello")
 # What each scenario tells the agent to run: a word of the shell's command line, and programs the shell has to start.

@@ -54,7 +54,7 @@ def test_a_held_call_is_approved_from_another_terminal(case: str) -> None:
     approver = mcp_traffic.Approver(case, "root", "held")
     approver.start()
     try:
-        ran = mcp_traffic.run(case, "root", mcp_traffic.policy("approve"), "--ask-timeout=60", label="held")
+        ran = mcp_traffic.run(case, "root", mcp_traffic.policy("approve"), "--ask-timeout=300", label="held")
     finally:
         approver.stop()
     assert len(approver.said) == 2, approver.said

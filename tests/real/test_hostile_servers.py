@@ -57,7 +57,7 @@ class World:
     def run(self, argv: list[str]) -> dict[str, Any]:
         env = {**environment(self.folder), "SSL_CERT_FILE": str(self.folder / "ca.pem")}
         env["ANTHROPIC_BASE_URL"] = f"http://{HOST}:{PORT}"
-        done = self.net.run(argv, env=env, cwd=self.folder, capture_output=True, timeout=100 * PATIENCE)
+        done = self.net.run(argv, env=env, cwd=self.folder, capture_output=True, timeout=300 * PATIENCE)
         assert done.returncode == 0, done.stderr.decode()[-3000:]
         found: dict[str, Any] = json.loads(done.stdout)
         return found

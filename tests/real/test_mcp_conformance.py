@@ -73,7 +73,7 @@ def suite() -> tuple[str, str]:
 
 
 def _install(words: list[str], what: str) -> None:
-    done = subprocess.run(words, capture_output=True, timeout=110)
+    done = subprocess.run(words, capture_output=True, timeout=300)
     if done.returncode:
         pytest.skip(f"{what} cannot be installed: {done.stderr.decode().strip()[-200:]}")
 
@@ -114,14 +114,14 @@ class World:
     def stop(self, running: "subprocess.Popen[bytes]") -> None:
         self._running.remove(running)
         running.terminate()
-        running.wait(30)
+        running.wait(300)
         if running.stdout is not None:
             running.stdout.close()
 
     def run(self, argv: list[str], out: Path) -> Outcome:
         """What the suite finds."""
         done = self._net.run(
-            argv, env=environment(self.folder), cwd=self.folder, capture_output=True, timeout=110 * PATIENCE
+            argv, env=environment(self.folder), cwd=self.folder, capture_output=True, timeout=300 * PATIENCE
         )
         found: Outcome = Counter()
         for file in out.rglob("checks.json"):

@@ -116,7 +116,7 @@ class World:
 
     def run(self, words: list[str]) -> Any:
         started = self.start(words)
-        said, errors = started.communicate(timeout=100 * PATIENCE)
+        said, errors = started.communicate(timeout=300 * PATIENCE)
         assert started.returncode == 0, errors.decode()[-3000:]
         return json.loads(said)
 
@@ -134,7 +134,7 @@ class World:
     def close(self) -> None:
         for running in self._running:
             running.terminate()
-            running.wait(30)
+            running.wait(300)
             assert running.stdout is not None
             running.stdout.close()
         self._net.close()
@@ -218,7 +218,7 @@ def test_a_server_that_must_not_ask_is_told_so(world: World, url: str, mode: str
 
 
 def say(world: World, *words: str) -> None:
-    done = subprocess.run([*AGENTWRAP, *words], env=world.env, capture_output=True, text=True, timeout=100 * PATIENCE)
+    done = subprocess.run([*AGENTWRAP, *words], env=world.env, capture_output=True, text=True, timeout=300 * PATIENCE)
     assert done.returncode == 0, done.stderr
 
 
@@ -240,7 +240,7 @@ def test_an_approved_call_is_made_once_and_the_next_is_asked_again(world: World,
         second = json.loads(follower.stdout.readline())
         assert world.called() == {"write_note": 1}
         say(world, "deny", second["id"], "--reason", "once is enough")
-        said, errors = run.communicate(timeout=100 * PATIENCE)
+        said, errors = run.communicate(timeout=300 * PATIENCE)
     finally:
         follower.kill()
         follower.communicate()

@@ -99,7 +99,7 @@ class World:
         """What the clients found, and the calls that the server saw."""
         for server in self.servers:
             server.log.clear()
-        done = self.net.run(argv, env=env, cwd=self.folder, capture_output=True, timeout=100 * PATIENCE)
+        done = self.net.run(argv, env=env, cwd=self.folder, capture_output=True, timeout=300 * PATIENCE)
         assert done.returncode == 0, done.stderr.decode()[-3000:]
         return json.loads(done.stdout), [call for server in self.servers for call in server.log]
 

@@ -291,7 +291,7 @@ def test_the_recorder_takes_tens_of_thousands_of_events_a_second(tmp_path: Path)
     """Processor time, best of four; half of what it has to reach on a machine of its own."""
     code = SPEED.format(tests=str(Path(__file__).parent.parent))
     command = [sys.executable, "-c", code, str(tmp_path / "r.agentlog")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert int(done.stdout) > 25_000
 
 
