@@ -331,7 +331,7 @@ def start(folder: Path, uid: str) -> Servers:
 
 def main(folder: Path, uid: str) -> None:
     (folder / "run").mkdir(exist_ok=True)
-    (folder / "resolv.conf").write_text(f"nameserver {addresses.RESOLVER}\noptions timeout:2 attempts:1\n")
+    (folder / "resolv.conf").write_text(f"nameserver {addresses.RESOLVER}\noptions timeout:30 attempts:1\n")
     (folder / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
     separate(folder)
     add_addresses()

@@ -31,7 +31,7 @@ def _say_as(program: list[str], row: int, mark: str, port: int = 80) -> str:
     """The same connection, made by another program."""
     here = Path(__file__).resolve().parent
     words = [*program, "-B", "-c", SAY, str(here), str(here.parent), forbidden(row), str(port), mark]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=6)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     if done.returncode:
         number = getattr(
             errno,
@@ -506,7 +506,7 @@ def row_60(row: Row) -> None:
         if not os.getuid():
             raise Skip("root is root already")
         words = {"sudo": ["-n", "id", "-u"], "su": ["-c", "id -u"], "passwd": ["-S"]}[name]
-        done = subprocess.run([path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=6)
+        done = subprocess.run([path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
         if done.returncode == 0 and done.stdout.strip() == "0":
             return "became root"
         raise OSError(errno.EPERM, (done.stderr or done.stdout).strip()[-120:])

@@ -115,7 +115,7 @@ def family_of(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-def dial(host: str, port: int, *, timeout_s: float = 5, protocol: int = 0) -> socket.socket:
+def dial(host: str, port: int, *, timeout_s: float = 60, protocol: int = 0) -> socket.socket:
     """A connection to an address (names are resolved)."""
     if protocol or host.replace(".", "").isdigit() or ":" in host:
         sock = socket.socket(family_of(host), socket.SOCK_STREAM, protocol)
@@ -127,7 +127,7 @@ def dial(host: str, port: int, *, timeout_s: float = 5, protocol: int = 0) -> so
 
 def converse(sock: socket.socket, payload: bytes) -> str:
     """Send, and what came back from outside; raises where it was agentwrap that answered, or nobody."""
-    sock.settimeout(5)
+    sock.settimeout(60)
     sock.sendall(payload)
     answer = b""
     while b"outside\n" not in answer and len(answer) < 65536:
@@ -184,7 +184,7 @@ def ask(name: bytes | list[bytes], server: str, port: int = 53, *, stream: bool 
             answer = sock.recv(size, socket.MSG_WAITALL)
     else:
         with socket.socket(family_of(server), socket.SOCK_DGRAM) as sock:
-            sock.settimeout(3)
+            sock.settimeout(60)
             sock.sendto(query, (server, port))
             answer = sock.recv(4096)
     if answer == b"outside\n":
