@@ -76,8 +76,13 @@ class Gateway:
         self.callers_seen: list[Caller] = []
 
     def start(self) -> None:
-        for target in (self._accept, self._answer):
+        for target in (self._accept, self._answer, self._take):
             threading.Thread(target=target, daemon=True).start()
+
+    def _take(self) -> None:
+        """Take what the tracer says while nothing connects, so that it never waits for us: not every call does."""
+        while self.callers.recv(1, socket.MSG_PEEK):
+            self._drain()
 
     def _drain(self) -> None:
         with self.lock:

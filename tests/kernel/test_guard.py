@@ -210,7 +210,7 @@ def test_refusals_are_counted_to_the_last(guarded: Guarded, binaries: Any, optio
     ran = guarded(binaries(64), "loop", "5000", options=options)
     rows = ran.of("net.refused")
     assert sum(event["count"] for event in rows) == 5000
-    assert len(rows) < 100
+    assert len(rows) < 500  # one in a quarter of a second, however long they take
 
 
 def test_more_sockets_than_are_kept_are_refused_and_told(guarded: Guarded, binaries: Any) -> None:
@@ -248,7 +248,7 @@ async def all_of_them(): return sum(await asyncio.gather(*(one(i) for i in range
 print(asyncio.run(all_of_them()))
 def epoll_first():
     s = socket.socket(); s.setblocking(False); e = select.epoll(); e.register(s, select.EPOLLOUT | select.EPOLLIN)
-    print(s.connect_ex(("203.0.113.1", 80)), e.poll(10)[0][1], s.getsockopt(1, 4))
+    print(s.connect_ex(("203.0.113.1", 80)), e.poll(300)[0][1], s.getsockopt(1, 4))
     print(s.connect_ex(("203.0.113.1", 80)), s.connect_ex(("203.0.113.1", 80)))
 epoll_first()
 def half_closed():
@@ -303,7 +303,7 @@ print(sorted({one[4][0] for one in socket.getaddrinfo("www.example.test", 80, so
 
 def _own_resolver(tmp_path: Path, *command: str) -> list[str]:
     """The command with a name server that is not the machine's, in mounts of its own."""
-    (tmp_path / "resolv.conf").write_text("nameserver 192.0.2.53\noptions timeout:2 attempts:1\n")
+    (tmp_path / "resolv.conf").write_text("nameserver 192.0.2.53\noptions timeout:30 attempts:1\n")
     (tmp_path / "nsswitch.conf").write_text("hosts: files dns\n")
     script = (
         f"mount --bind {tmp_path}/resolv.conf $(readlink -f /etc/resolv.conf) || exit 77\n"
@@ -314,8 +314,8 @@ def _own_resolver(tmp_path: Path, *command: str) -> list[str]:
 
 
 CLIENTS = {
-    "curl": ["curl", "-sS", "--max-time", "20", "http://www.example.test:8080/"],
-    "wget": ["wget", "-qO-", "-T", "20", "http://www.example.test:8080/"],
+    "curl": ["curl", "-sS", "--max-time", "300", "http://www.example.test:8080/"],
+    "wget": ["wget", "-qO-", "-T", "300", "http://www.example.test:8080/"],
     "node": [
         "node",
         "-e",
@@ -383,7 +383,7 @@ def frames():
 status = subprocess.run(sys.argv[1:], stdout=sys.stderr).returncode
 print(frames())
 probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); probe.sendto(b"x", ("203.0.113.5", 9)); own = 0
-while not own and select.select([wire], [], [], 10)[0]: own = frames()
+while not own and select.select([wire], [], [], 300)[0]: own = frames()
 print(own); sys.exit(status)
 """
 )
@@ -399,7 +399,7 @@ u = socket.socket(2, 2); u.bind(("203.0.113.1", 0)); u.settimeout(300)
 u.sendto(b"\x12\x34\1\0\0\1\0\0\0\0\0\0\3www\7example\4test\0\0\1\0\1", ("192.0.2.53", 53)); print(u.recvfrom(512)[1])
 for at in ("", "203.0.113.1"):
     server = socket.create_server((at, 0)); to = ("203.0.113.1", server.getsockname()[1])
-    c = socket.create_connection(to, 10); server.accept()[0].send(b"inner"); print(hear(c), c.getpeername() == to)
+    c = socket.create_connection(to, 300); server.accept()[0].send(b"inner"); print(hear(c), c.getpeername() == to)
 try: socket.socket().bind(("198.51.100.7", 0))
 except OSError as error: print(error.errno)
 """
@@ -412,7 +412,7 @@ def _slipped(binaries: Any, tmp_path: Path, scenario: str, options: tuple[str, .
     out = tmp_path / "slipped.json"
     run = [sys.executable, str(TESTS / "guarded.py"), *options, "--out", str(out), "--"]
     words = [*UNSHARE, sys.executable, "-c", OUTSIDE, *run, binaries(64), scenario, "3000", "203.0.113.5"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100, env=_environment())
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=_environment())
     if done.returncode == 77:
         pytest.skip(f"no pair of network cards can be made here: {done.stderr.splitlines()[-1:]}")
     assert done.returncode == 0, done.stderr
@@ -483,7 +483,7 @@ def test_sockets_with_an_address_of_the_network_card(
     run = [sys.executable, str(TESTS / "guarded.py"), *options, "--out", str(out), "--", sys.executable, "-c", BOUND]
     become = CARD + "os.execv(sys.argv[1], sys.argv[1:])"
     words = [*UNSHARE, sys.executable, "-c", become, *run]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100, env=_environment())
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=_environment())
     if done.returncode == 77:
         pytest.skip(f"no pair of network cards can be made here: {done.stderr.splitlines()[-1:]}")
     banner = "b'SSH-2.0-fake\\r\\n'"
