@@ -18,6 +18,7 @@ from agentwrap.mcp.configs import formats
 from agentwrap.mcp.configs.formats import Found
 from agentwrap.mcp.configs.matching import LOOK_AGAIN_NS, Matcher
 from agentwrap.mcp.configs.placeholders import Known, expand
+from agentwrap.mcp.configs.places import VARIABLES
 from agentwrap.mcp.declared import Declared
 from agentwrap.policy.layers import Layer
 
@@ -25,6 +26,7 @@ _HIDDEN = "servers that this configuration declares, and what is said to them"
 _INLINE = b"OPENCODE_CONFIG_CONTENT"
 _SHOWN = 300
 _MAX_TOLD = 1000
+_ENVIRONMENT_BYTES, _MOST_ELSEWHERE = 1 << 20, 32
 _SHARE, _MOST_NS = 100, 50_000_000  # a look takes 0.2 ms, with many folders more
 _LATE = "what is said to this MCP server: it was declared after the start, and TLS of its host is not ended"
 
@@ -47,6 +49,7 @@ class Servers:
     ) -> None:
         self._environment = environment
         self._files = Files(environment)
+        self._elsewhere: dict[tuple[tuple[bytes, bytes], ...], Files] = {}  # by what an environment says of places
         declared = [*more, *(self._files.look((cwd,)) or ()), *_inline(environment)]
         self._matcher = Matcher(declared, environment=environment, look=self._look, fetch=_fetch)
         if command:
@@ -94,6 +97,26 @@ class Servers:
             self._tell([*self._problems(now_ns), *self._new_urls(now_ns)])
         return found
 
+    def begins(self, argv: tuple[bytes, ...], pid: int) -> None:
+        """A program began as process `pid`: a client that is told of other places than the run reads those."""
+        if not self._matcher.is_client(argv):
+            return
+        try:
+            cwd = os.readlink(b"/proc/%d/cwd" % pid)
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                entries = [entry.partition(b"=") for entry in file.read(_ENVIRONMENT_BYTES).split(b"\0")]
+        except OSError:
+            return  # gone by now, or nobody may look
+        said = {name: value for name, _, value in entries if name in VARIABLES}
+        said |= {name: posixpath.join(cwd, value) for name, value in said.items() if value and name != _INLINE}
+        key = tuple(sorted(said.items()))
+        own = {name: value for name, value in self._environment.items() if name in VARIABLES}
+        if said == own or key in self._elsewhere or len(self._elsewhere) >= _MOST_ELSEWHERE:
+            return
+        others = {name: value for name, value in self._environment.items() if name not in VARIABLES}
+        files = self._elsewhere[key] = Files(others | said)
+        self._changed |= self._matcher.learn([*(files.look(()) or ()), *_inline(said)])
+
     def by_hand(self, argv: tuple[bytes, ...]) -> bytes | None:
         """As `Matcher.by_hand`."""
         return self._matcher.by_hand(argv)
@@ -139,12 +162,14 @@ class Servers:
         found = self._files.look(folders, whole)
         if whole:
             self._look_ns = time.thread_time_ns() - before
-        self._changed |= found is not None
-        return found
+        more = [one for files in self._elsewhere.values() if whole for one in files.look(()) or ()]
+        self._changed |= found is not None or bool(more)
+        return (*(found or ()), *more) if more else found
 
     def _problems(self, at_ns: int) -> list[Gap]:
         """Those that were not told yet."""
-        problems = [(path, words) for path, found in self._files.found.items() for words in found.problems]
+        read = [self._files, *self._elsewhere.values()]
+        problems = [(path, words) for files in read for path, found in files.found.items() for words in found.problems]
         problems += [(b"", words) for words in self._matcher.problems]
         self._matcher.problems.clear()
         room = _MAX_TOLD - len(self._told_of)

@@ -88,8 +88,6 @@ def make_interposer(
     from agentwrap.launching.mcp_servers import Servers
     from agentwrap.tracing.interposing.watch import Interposer
 
-    if isinstance(settings.servers, Servers):
-        settings.servers.tell_to(sink, settings.start_ns)
     interposer = Interposer(
         settings.servers,
         settings.relay,
@@ -99,6 +97,9 @@ def make_interposer(
         root_server=settings.root_server,
         listener=listener,
     )
+    if isinstance(settings.servers, Servers):
+        settings.servers.tell_to(sink, settings.start_ns)
+        interposer.begins = settings.servers.begins
     observer.blind.pipe = interposer.written_past
     return interposer
 

@@ -128,6 +128,11 @@ class Matcher:
         late = not self._known.get(declared, False)
         return late, elsewhere, unseen, _SCOPES.index(declared.scope), -len(declared.folder)
 
+    @staticmethod
+    def is_client(argv: tuple[bytes, ...]) -> bool:
+        """Whether a known agent begins here."""
+        return any(word.rpartition(b"/")[2] in _AGENTS for word in argv[:3])
+
     def observe(self, argv: tuple[bytes, ...], cwd: bytes) -> bool:
         """A program began: note which agent it is, and the servers that its command line names; whether any is new."""
         for word in argv[:3]:

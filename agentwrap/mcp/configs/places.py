@@ -14,6 +14,13 @@ from agentwrap.mcp.declared import Client
 
 Environment = Mapping[bytes, bytes]
 
+VARIABLES = frozenset((
+    b"HOME", b"CLAUDE_CONFIG_DIR", b"CODEX_HOME", b"COPILOT_HOME", b"XDG_CONFIG_HOME", b"OPENCODE_CONFIG",
+    b"OPENCODE_CONFIG_DIR", b"OPENCODE_CONFIG_CONTENT", b"GEMINI_CLI_SYSTEM_SETTINGS_PATH",
+    b"GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
+))  # fmt: skip
+"""What of an environment says where configurations are, or is one."""
+
 _VS_CODES = (b"Code", b"Code - Insiders", b"VSCodium")
 _PROJECT: tuple[tuple[bytes, Format, Client], ...] = (
     (b".mcp.json", "servers", "mcp.json"),

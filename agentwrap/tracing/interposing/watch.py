@@ -72,6 +72,8 @@ class Interposer:
         self._gated = gated
         self._root_server = root_server
         self._listener = listener
+        self.begins: Callable[[tuple[bytes, ...], int], None] = lambda _argv, _pid: None
+        """Hears of each program, by its words and process, before anybody is asked about it."""
         self._errands = Errands(listener)
         self._given: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._by_hand: OrderedDict[str, bytes] = OrderedDict()
@@ -85,6 +87,7 @@ class Interposer:
         argv = image.argv
         if image.exe not in (image.path, image.resolved):
             argv = as_called(image.path, image.cwd, argv)
+        self.begins(argv, process.pid)
         server = self._server(process, image.path, argv, image.cwd)
         if server is None:
             return None
