@@ -14,6 +14,13 @@ from agentwrap.events import (
     AskWaiting,
     Body,
     Claim,
+    FileDirectory,
+    FileEdit,
+    FileLink,
+    FileMode,
+    FileRead,
+    FileRename,
+    FileSpecial,
     FileState,
     HttpExchange,
     McpCall,
@@ -27,8 +34,13 @@ from agentwrap.events import (
     McpTool,
     ModelRequest,
     ModelResponse,
+    NetBind,
+    NetConnect,
+    NetListen,
+    NetSend,
     PolicyLoaded,
     ProcessExec,
+    ProcessStart,
     RunStart,
     SessionFile,
     ToolCall,
@@ -44,6 +56,13 @@ _encode = msgspec.json.Encoder().encode
 _ARGUMENTS = {(RunStart, "command"), (ProcessExec, "argv"), (McpSession, "command")}
 # Rare events whose pairs are looked at, too: `joined` leaves pairs out.
 _ALWAYS = frozenset({RunStart, PolicyLoaded, ModelRequest, ModelResponse, HttpExchange, SessionFile, McpSession})
+# Paths, addresses and names alone: no assignments are expected in them.
+_WORDLESS = frozenset(
+    {
+        *(ProcessStart, FileEdit, FileRename, FileDirectory, FileMode, FileLink, FileSpecial, FileRead),
+        *(NetConnect, NetBind, NetListen, NetSend, McpMessage),
+    }
+)
 _HEADERS = frozenset({"headers", "request_headers", "response_headers"})
 _TARGETS = frozenset({(ModelRequest, "path"), (HttpExchange, "path"), (McpSession, "url")})
 _OF_SERVERS = (McpSession, McpHello, McpCall, McpResult, McpDecision, McpTool, McpFinding, McpEnded)
@@ -117,7 +136,8 @@ class Encoder:
         layout = LAYOUTS[event_class]
         if event_class in _CLIPPED:
             event = _CLIPPED[event_class](event, self._redactor)
-        if self._shape_only or event_class in _ALWAYS or self._suspicious(layout.joined(event), bool(layout.many)):
+        words = event_class not in _WORDLESS
+        if self._shape_only or event_class in _ALWAYS or self._suspicious(layout.joined(event), words):
             event = self._redacted(event, layout)
         fields, parts = layout.fields(event, self._state, self._body)
         subject = event.subject

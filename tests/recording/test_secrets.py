@@ -3,14 +3,18 @@
 import base64
 import hashlib
 import json
+import typing
 import urllib.parse
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from recording.redact.fakes import fakes
 from recordings import make
 
 from agentwrap.events import (
+    AnyEvent,
     Content,
     FileEdit,
     FileLink,
@@ -24,6 +28,8 @@ from agentwrap.events import (
     RunStart,
     Secrets,
 )
+from agentwrap.recording.encode import Encoder
+from agentwrap.recording.layout import layout_of
 from agentwrap.recording.reader import Reader
 from agentwrap.recording.redact import Redactor
 from agentwrap.recording.writer import Recorder
@@ -167,3 +173,37 @@ def test_shape_only_keeps_kinds_sizes_times_and_counts(tmp_path: Path) -> None:
 def sample_rows() -> list[object]:
     with Reader.open(make.FOLDER / "good.agentlog") as reader:
         return list(reader.rows())
+
+
+# Paths, addresses and names: nobody assigns anything in them.
+NO_TEXTS = {
+    *("process.start", "file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special"),
+    *("file.read", "net.connect", "net.bind", "net.listen", "net.send", "mcp.message"),
+}
+
+
+def some(hint: Any) -> Any:
+    """A value of a field's type."""
+    if typing.get_origin(hint) is typing.Literal:
+        return typing.get_args(hint)[0]
+    if typing.get_origin(hint) is tuple:
+        return ()
+    plain = {int: 1, str: "x", bytes: b"x", bool: False}
+    return plain[hint] if hint in plain else hint()
+
+
+TEXTS = [(one, field) for one in typing.get_args(AnyEvent) for field, _ in layout_of(one).foreign]
+
+
+@pytest.mark.parametrize(("event_class", "field"), TEXTS)
+def test_a_short_password_that_is_assigned_in_a_text_is_in_no_event(event_class: Any, field: str) -> None:
+    hints = typing.get_type_hints(event_class)
+    made = {
+        info.name: some(hints[info.name])
+        for info in msgspec.structs.fields(event_class)
+        if info.default is msgspec.NODEFAULT and info.default_factory is msgspec.NODEFAULT
+    }
+    # Too short to be looked for elsewhere: nothing but what stands before it tells it.
+    made[field] = b'{"user": "bob", "password": "hunter22x"}'
+    data = Encoder(Redactor(make.RUN_KEY), lambda _raw: None, False).columns(event_class(**made))[6]
+    assert (b"hunter22x" in data) == (layout_of(event_class).kind in NO_TEXTS)
