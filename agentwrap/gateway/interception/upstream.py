@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -39,18 +40,34 @@ def client_context(environment: Mapping[str, str]) -> ssl.SSLContext:
     system = next(filter(os.path.isfile, SYSTEM_BUNDLES), defaults.openssl_cafile)
     files = [system, *(environment.get(name, "") for name in OWN_FILES)]
     folders = environment.get("SSL_CERT_DIR", "").split(":")
-    for file in dict.fromkeys(filter(None, files)):
-        _load(context, cafile=file)
+    _load_files(context, list(dict.fromkeys(filter(None, files))))
     for folder in filter(None, [defaults.openssl_capath if not os.path.isfile(system) else "", *folders]):
         _load(context, capath=folder)
     return context
 
 
-def _load(context: ssl.SSLContext, *, cafile: str | None = None, capath: str | None = None) -> None:
+def _load_files(context: ssl.SSLContext, files: list[str]) -> None:
+    """One that is all of another one and a little more, as bundles are made, is read alone: each takes 40 ms."""
+    loaded: list[bytes] = []
+    for content, file in sorted(((_content(file), file) for file in files), key=lambda one: -len(one[0])):
+        known = content and any(content in other for other in loaded)
+        if not known and _load(context, cafile=file):
+            loaded.append(content)
+
+
+def _content(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes() if os.path.isfile(file) else b""
+    except OSError:
+        return b""
+
+
+def _load(context: ssl.SSLContext, *, cafile: str | None = None, capath: str | None = None) -> bool:
     try:
         context.load_verify_locations(cafile, capath)
     except (OSError, ssl.SSLError):
-        pass  # what it would have trusted is not trusted: its servers are passed through, and that is told
+        return False  # what it would have trusted is not trusted: its servers are passed through, and that is told
+    return True
 
 
 class Upstream:
