@@ -19,9 +19,11 @@ from agentwrap.gateway.client_hello import Hello, NeedMore, alert_access_denied
 from agentwrap.gateway.dialling import Dialled, Failed, dial
 from agentwrap.gateway.inspection import Done, Inside, Inspection, Meant, Refusal, forbidden
 from agentwrap.gateway.judging import Verdict, loopback_of, text_of
+from agentwrap.gateway.lookup import is_own_address
 from agentwrap.gateway.proxying.sides import BareSide, Side
 from agentwrap.gateway.relay import Passage, abort, last_words, receive
 from agentwrap.gateway.stage import Stage
+from agentwrap.mcp.http import is_loopback
 from agentwrap.policy.hosts import Address, HostError, parse_host
 from agentwrap.policy.questions import Answer
 
@@ -166,15 +168,25 @@ class Connection:
             return "denied", b""
         return ("reset" if self._passage.ending == "reset" else "closed"), self._detail(inspection)
 
-    async def _other_names(self) -> tuple[bytes, ...]:
-        """Hosts of declared MCP servers that lead where this connection does: by names that this run may ask for."""
-        found = []
-        for host in self._stage.gates.recognition.hosts_at(self._port) if self._stage.gates is not None else ():
-            known = host == text_of(self._led_to)
-            if not known and _is_name(host) and self._stage.judge.lookup(host).decision == "allow":
-                known = self._led_to in (await self._stage.resolver.find(host)).addresses
-            found += [host.encode()] if known else []
-        return tuple(found)
+    async def _declared_as(self, host: str, port: int, led_to: tuple[Address, ...]) -> tuple[bytes, ...]:
+        """Hosts of declared MCP servers at a port that are `host` by another name. `led_to`: where that is known."""
+        declared = self._stage.gates.recognition.hosts_at(port) if self._stage.gates is not None else ()
+        if not declared:
+            return ()
+        there = frozenset(led_to or await self._where(host))
+        own = is_loopback(host.encode()) or any(map(is_own_address, there))
+        return tuple(
+            [one.encode() for one in declared
+             if (own and is_loopback(one.encode())) or not there.isdisjoint(await self._where(one))]
+        )  # fmt: skip
+
+    async def _where(self, host: str) -> tuple[Address, ...]:
+        """Where a host is, as far as this run may ask."""
+        if not _is_name(host):
+            return (ip_address(host),)
+        if self._stage.judge.lookup(host).decision != "allow":
+            return ()
+        return (await self._stage.resolver.find(host)).addresses
 
     def _detail(self, inspection: Inspection) -> bytes:
         if self._attempt is not None and self._attempt.passed is not None:
@@ -232,8 +244,12 @@ class Connection:
         async def another() -> Side | None:
             return await self._another(host if tls else None)
 
-        name, others = host[0].encode(), None if tls else self._other_names
-        keeper = Gatekeeper(self._stage.gates, passage, name, host[1], self._span, self._pid, another, others)
+        async def others(name: bytes, port: int) -> tuple[bytes, ...]:
+            led_to = (self._led_to,) if (name, port) == own else ()
+            return await self._declared_as(name.decode("ascii", "replace"), port, led_to)
+
+        own = (host[0].encode(), host[1])
+        keeper = Gatekeeper(self._stage.gates, passage, *own, self._span, self._pid, another, None if tls else others)
         passage.gate = keeper.down
         self._keepers.append(keeper)
         return keeper

@@ -41,6 +41,17 @@ def has_ipv6_route() -> bool:
     return True
 
 
+def is_own_address(address: Address) -> bool:
+    """Whether an address is this machine's: then it is the source, too, of what is sent to it. Nothing is sent."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.connect((str(address), 9))
+            return ip_address(str(sock.getsockname()[0]).partition("%")[0]) == address
+    except OSError:
+        return False
+
+
 def no_search_list() -> None:
     """Names arrive whole: the machine's search list must not be tried on them again (resolv.conf(5), LOCALDOMAIN)."""
     os.environ["LOCALDOMAIN"] = ""

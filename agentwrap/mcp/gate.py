@@ -26,6 +26,9 @@ from agentwrap.policy.rules import Policy
 _NAME_BYTES, _ARGUMENT_BYTES = 1024, 4096
 _REMEMBERED = 1024
 # What a message of a server has to hold before it can ask for something or list a tool, for whatever reader.
+# An object has a brace, but in UTF-7 and EBCDIC, as which a program may be told to read its input (PYTHONIOENCODING).
+_OTHER_LETTERS = re.compile(rb"[+\x80-\xff]")
+_NOT_ASCII = Ambiguous("malformed", "it is no JSON, unless it is read in other letters than UTF-8")
 _MAY_MATTER = re.compile(rb"(?i)method|inputrequests|tool(?:s|\xc5\xbf)|\\u|\0")
 
 
@@ -119,7 +122,8 @@ class Gate:
         to all of them. A batch is never held.
         """
         if not self.reads(up=up) or not (message.find(b"{") >= 0 if up else _MAY_MATTER.search(message)):
-            return (_PASSED,)
+            odd = up and self.reads(up=True) and _OTHER_LETTERS.search(message)
+            return (self._ambiguous(message, _NOT_ASCII),) if odd else (_PASSED,)
         try:
             messages, batch = read(message)
         except Ambiguous as error:

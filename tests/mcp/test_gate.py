@@ -341,3 +341,11 @@ def test_whatever_is_answered_is_json_for_the_same_id(params: Any, method: str) 
         verdict = judge(gate(), message(method, params, id="i\u20ac"), up=up)
         if verdict.answer:
             assert json.loads(verdict.answer)["id"] == "i\u20ac"
+
+
+@pytest.mark.parametrize("coding", ["utf-7", "cp037"])
+def test_objects_without_braces_are_in_other_letters_and_do_not_go_on(coding: str) -> None:
+    text = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write_file"}}'.encode(coding)
+    text = text.replace(b"{", b"+AHs-").replace(b"}", b"+AH0-")
+    assert b"{" not in text
+    assert judge(gate(), text, up=True).decision == "deny"

@@ -21,7 +21,7 @@ from agentwrap.gateway.http_head import Forward, Item, Request, RequestStream
 from agentwrap.gateway.proxying.sides import Side
 from agentwrap.gateway.relay import close
 from agentwrap.mcp.gate import Verdict
-from agentwrap.mcp.http import as_utf8, request_says, stated_at
+from agentwrap.mcp.http import Place, as_utf8, place_of, request_says, stated_at
 
 _PROGRESS_S, _REPLY_S = 5.0, 5.0
 _AHEAD_MAX = 1 << 16
@@ -42,7 +42,7 @@ Outcome = Literal["on", "over", "unread"]
 
 
 Another = Callable[[], Awaitable[Side | None]]
-Others = Callable[[], Awaitable[tuple[bytes, ...]]]
+Others = Callable[[bytes, int], Awaitable[tuple[bytes, ...]]]
 
 
 class Source(Protocol):
@@ -95,7 +95,7 @@ class Gatekeeper:
     """Of one connection to `host`:`port`, made by process `pid` of `span`. `down`: what its answers go through.
 
     `another` makes one more way to the same server, where that can be had: what it asks and must not ask is answered
-    there, in its client's place. `others` knows other names of the host.
+    there, in its client's place. `others` knows hosts of declared servers that are the same as one at a port.
     """
 
     def __init__(
@@ -105,6 +105,7 @@ class Gatekeeper:
         self._gates, self._way, self._another = gates, way, another
         self._host, self._port, self._span, self._pid = host, port, span, pid
         self._others = others
+        self._known: dict[tuple[bytes, int], tuple[bytes, ...]] = {}
         self._also: tuple[bytes, ...] = ()
         self.down = Downward(self._judge_down, self._endpoint)
         self._strict = False
@@ -112,14 +113,19 @@ class Gatekeeper:
     def turn(self, host: bytes, port: int) -> None:
         """The connection leads elsewhere from here on: a proxy on the way made a tunnel."""
         if (host, port) != (self._host, self._port):
-            self._host, self._port, self._also, self._others = host, port, (), None
+            self._host, self._port, self._also = host, port, ()
             self.down.begin_anew()
 
-    async def know_names(self) -> None:
-        """By which other names a declared server's host may be known, where this one is nobody's."""
-        if self._others is not None and not self._gates.recognition.is_declared(self._host, self._port):
-            self._also = await self._others()
-        self._others = None
+    async def know_names(self, *targets: Place) -> None:
+        """Of which declared servers the connection's host, and those of `targets`, are by another name."""
+        if self._others is None:
+            return
+        asked = dict.fromkeys([(self._host, self._port), *((one.host, one.port) for one in targets)])
+        for one in asked:
+            if one not in self._known:
+                declared = self._gates.recognition.is_declared(*one)
+                self._known[one] = () if declared else await self._others(*one)
+        self._also = tuple(dict.fromkeys(name for one in asked for name in self._known[one]))
 
     def must_read(self, name: str = "") -> bool:
         """Whether nothing may go on unread: there are rules for this server. `name`: what its client calls it."""
@@ -133,7 +139,7 @@ class Gatekeeper:
         `over`: nothing more goes on; `unread`: neither does this one, for nobody could read what would follow.
         """
         held = HeldRequest(request.raw)
-        await self.know_names()
+        await self.know_names(place_of(held.head.target, self._host, self._port))
         case = self._gates.case(held, self._host, self._port, self._span, self._also)
         if case is None:
             return await self._let_pass(held, request, source, Plan())

@@ -140,8 +140,8 @@ def test_servers_of_one_host() -> None:
 def test_another_name_of_a_declared_host() -> None:
     """Its address, or whatever name leads to it: told to the keeper by who has looked up where declared hosts are."""
 
-    async def others() -> tuple[bytes, ...]:
-        return (b"mcp.example",)
+    async def others(name: bytes, _port: int) -> tuple[bytes, ...]:
+        return (b"mcp.example",) if name == b"192.0.2.1" else ()
 
     async def body(one: Between) -> None:
         one.meant = Meant(PassingJudge().authority("192.0.2.1", 80), None)
