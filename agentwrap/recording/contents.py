@@ -1,6 +1,7 @@
 """Contents on their way into the file: redacted once, remembered by their raw hash until an event names them."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from hashlib import sha256
 
 from agentwrap.events import Content
@@ -21,7 +22,11 @@ def _is_stream(data: bytes) -> bool:
 class Contents:
     """Recent contents. The bytes wait (bounded) until they are taken; what they hash to is remembered for longer."""
 
-    def __init__(self, redactor: Redactor, keep_bytes: bool) -> None:
+    def __init__(
+        self, redactor: Redactor, keep_bytes: bool, harmless: Callable[[Content], bool] | None = None
+    ) -> None:
+        """`harmless`: says of a content that no secret is in it, where somebody knows."""
+        self._harmless = harmless or (lambda _content: False)
         self._redactor = redactor
         self._keep_bytes = keep_bytes
         self._known: OrderedDict[bytes, Stored] = OrderedDict()
@@ -40,7 +45,8 @@ class Contents:
                 self._known[raw] = known._replace(keyed=self._redactor.keyed(data))
             return
         scattered = content.scattered or (texts_of(data) if content.role == "body" or _is_stream(data) else ())
-        clean = data if content.plain else self._redactor.clean_scattered(data, scattered)
+        as_it_is = content.plain or (not scattered and self._harmless(content))
+        clean = data if as_it_is else self._redactor.clean_scattered(data, scattered)
         keyed = self._redactor.keyed(data) if content.role != "body" else known.keyed if known is not None else ""
         stored = Stored(sha256(clean).digest() if clean is not data else raw, clean != data, keyed, bool(scattered))
         if known is not None:

@@ -55,9 +55,9 @@ from agentwrap.recording.redact import Redactor
 _encode = msgspec.json.Encoder().encode
 _ARGUMENTS = {(RunStart, "command"), (ProcessExec, "argv"), (McpSession, "command")}
 # Rare events whose pairs are looked at, too: `joined` leaves pairs out.
-_ALWAYS = frozenset({RunStart, PolicyLoaded, ModelRequest, ModelResponse, HttpExchange, SessionFile, McpSession})
+ALWAYS = frozenset({RunStart, PolicyLoaded, ModelRequest, ModelResponse, HttpExchange, SessionFile, McpSession})
 # Paths, addresses and names alone: no assignments are expected in them.
-_WORDLESS = frozenset(
+WORDLESS = frozenset(
     {
         *(ProcessStart, FileEdit, FileRename, FileDirectory, FileMode, FileLink, FileSpecial, FileRead),
         *(NetConnect, NetBind, NetListen, NetSend, McpMessage),
@@ -123,8 +123,16 @@ made for every event.
 class Encoder:
     """Makes columns of events for one recording. `lookup(raw SHA-256)` says what became of a content seen before."""
 
-    def __init__(self, redactor: Redactor, lookup: Callable[[bytes], Stored | None], shape_only: bool) -> None:
+    def __init__(
+        self,
+        redactor: Redactor,
+        lookup: Callable[[bytes], Stored | None],
+        shape_only: bool,
+        harmless: Callable[[AnyEvent], bool] | None = None,
+    ) -> None:
+        """`harmless`: says of an event that no secret is in it, where somebody knows."""
         self._redactor = redactor
+        self._harmless = harmless or (lambda _event: False)
         self._suspicious = redactor.suspicious
         self._lookup = lookup
         self._shape_only = shape_only
@@ -134,10 +142,14 @@ class Encoder:
         """Redact `event` and lay it out as a row."""
         event_class = type(event)
         layout = LAYOUTS[event_class]
+        harmless = self._harmless(event)
         if event_class in _CLIPPED:
             event = _CLIPPED[event_class](event, self._redactor)
-        words = event_class not in _WORDLESS
-        if self._shape_only or event_class in _ALWAYS or self._suspicious(layout.joined(event), words):
+        if (
+            self._shape_only
+            or event_class in ALWAYS
+            or not (harmless or not self._suspicious(layout.joined(event), event_class not in WORDLESS))
+        ):
             event = self._redacted(event, layout)
         fields, parts = layout.fields(event, self._state, self._body)
         subject = event.subject

@@ -6,6 +6,7 @@ then items are held, and when there is no more room for them dropped and counted
 something can be written again. Denials and the events of the run itself are never dropped.
 """
 
+import contextlib
 import sqlite3
 import sys
 import threading
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 
 from agentwrap.events import Content, Gap, Item, Secrets
+from agentwrap.recording.ahead import TOGETHER
 from agentwrap.recording.loss import Losses, may_drop
 from agentwrap.recording.reserve import Reserve
 from agentwrap.recording.writer import Recorder
@@ -186,6 +188,9 @@ class RecorderPump(threading.Thread):
             items = []
         begun = time.monotonic_ns()
         for index, item in enumerate(items):
+            if index % TOGETHER == 0:
+                with contextlib.suppress(Exception):  # a fault of ours comes again with its item, and is told then
+                    self._recorder.look_ahead(items[index : index + TOGETHER])
             large = type(item) is Content and len(item.data) > LARGE_BYTES
             # What came before a large content does not wait until that is redacted.
             if large and index and not self._try(self._recorder.commit):

@@ -6,14 +6,15 @@ about a full disk: `pump` has those. A failed commit loses nothing: what was add
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from agentwrap.events import AnyEvent, Content, RunStart, Secrets
+from agentwrap.events import AnyEvent, Content, Item, RunStart, Secrets
 from agentwrap.recording import output
+from agentwrap.recording.ahead import Ahead
 from agentwrap.recording.contents import Contents
 from agentwrap.recording.encode import Below, Columns, Encoder, Stored
 from agentwrap.recording.envelope import Part, envelope, leaf_hash, meta_digest
@@ -77,8 +78,9 @@ class Recorder:
         self._meta = meta_digest(meta)
         self._signer, self._undo = signer, undo
         self.now = now
-        self._contents = Contents(redactor, keep_bytes=not shape_only)
-        self._encoder = Encoder(redactor, self._contents.lookup, shape_only)
+        self._ahead = Ahead(redactor)
+        self._contents = Contents(redactor, not shape_only, self._ahead.harmless)
+        self._encoder = Encoder(redactor, self._contents.lookup, shape_only, self._ahead.harmless)
         self._tree, self._spans = Tree(), SpanTable()
         self._rows: list[_Row] = []
         self._parts: list[tuple[int, str, int, bytes]] = []
@@ -121,6 +123,10 @@ class Recorder:
     def count(self) -> int:
         """Events added so far: the `seq` of the last one."""
         return self._tree.count
+
+    def look_ahead(self, items: Sequence[Item]) -> None:
+        """Told which items come next (`ahead.TOGETHER` of them at most): they are looked at together."""
+        self._ahead.look(items)
 
     def add(self, event: AnyEvent) -> int:
         """Append one event; it is in the file after the next `commit`. Returns its `seq`."""

@@ -171,6 +171,18 @@ class Redactor:
             return True
         return bool(self._user) and any(pattern.search(data) for pattern, _ in self._user)
 
+    @property
+    def knowledge(self) -> int:
+        """A number that grows with what is looked for."""
+        return len(self.exact) + len(self._user)
+
+    def harmless(self, texts: Sequence[bytes], words: bool = True) -> bool:
+        """Whether `clean` would change none of these, looked at together; `words` as for `suspicious`.
+
+        False where it cannot be said: an expression of the user's may ask for the beginning or the end of a text.
+        """
+        return not self._user and not self.suspicious(b"\0".join(texts), words)
+
     def clean(self, data: bytes) -> bytes:
         """`data` with marks in place of secrets; the very same object where there are none."""
         known = len(self.exact)
