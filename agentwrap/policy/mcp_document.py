@@ -177,7 +177,11 @@ def _steps(arg: str) -> tuple[str, ...] | None:
 def _condition(
     loader: Loader, test: mcp_rules.Test, given: Any, arg: str, steps: tuple[str, ...], path: Path
 ) -> Condition | None:
-    shown = str(given)
+    try:
+        shown = str(given)
+    except ValueError:  # Python spells no number of more than 4300 digits; TOML's have 64 bits (1.0, Integer)
+        loader.wrong(path, "a number in it is beyond 64 bits")
+        return None
     text = f"{arg or 'arguments'} {test} {shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + '...'}"
     try:
         return _PARSERS[test](loader, given, text, steps)

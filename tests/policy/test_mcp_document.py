@@ -121,6 +121,13 @@ def test_what_is_refused_with_line_reason_and_suggestion(body: str, line: int, t
     assert hint in error.evidence
 
 
+@pytest.mark.parametrize("test", ["equals = {}", "in = [{}]", "max_bytes = {}", "equals = [[{}]]"])
+def test_a_number_that_python_does_not_spell_is_told(test: str) -> None:
+    body = '[[mcp]]\nserver = "a"\ndecision = "deny"\nwhen = { arg = "x", '
+    error = refusal(HEAD + body + test.format("0x" + "f" * 4000) + " }")
+    assert "a number in it is beyond 64 bits" in error.evidence
+
+
 @pytest.mark.parametrize(
     "body",
     [

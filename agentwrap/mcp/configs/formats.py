@@ -16,6 +16,7 @@ from agentwrap.mcp.declared import Client, Declared, Scope
 
 Format = Literal["servers", "plugin", "claude-code", "vscode", "gemini", "opencode", "codex"]
 MAX_SERVERS, MAX_PROBLEMS = 1000, 20
+_NUMBER_BITS = 4096  # Python spells no number of more than 4300 digits, and no client makes a word of one
 _TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
     "http": "http", "streamable-http": "http", "streamable_http": "http", "streamableHttp": "http", "remote": "http",
     "sse": "sse",
@@ -261,6 +262,8 @@ def _command_line(entry: Mapping[str, object]) -> list[bytes]:
 def _word(one: str | float) -> bytes:
     if isinstance(one, bool):
         return b"true" if one else b"false"
+    if isinstance(one, int):
+        return b"%d" % one if one.bit_length() <= _NUMBER_BITS else b"%#x" % one
     return to_bytes(one) if isinstance(one, str) else b"%a" % one
 
 

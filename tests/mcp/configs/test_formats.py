@@ -171,6 +171,13 @@ def test_what_makes_no_sense_is_told_in_words(form: Format, text: bytes) -> None
     assert found.problems[0]
 
 
+def test_a_number_that_python_does_not_spell_is_a_word_all_the_same() -> None:
+    number = b"0x" + b"f" * 4000
+    text = b'[mcp_servers.a]\ncommand = "x"\nargs = [%b, 7]\nenv = { N = %b }\n' % (number, number)
+    (server,) = read("codex", text, Source("codex")).servers
+    assert (server.arguments, server.environment) == ((number, b"7"), ((b"N", number),))
+
+
 def test_a_bad_server_costs_only_itself() -> None:
     text = b'{"mcpServers": {"a": null, "b": {"command": "b"}, "c": {"args": []}}}'
     found = read("servers", text, Source("mcp.json"))
