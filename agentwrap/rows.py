@@ -1,10 +1,12 @@
 """What is asked of a recording that is read: event rows and spans. Anything with these will do (the reader, a fake).
 
-How their fields are read is each reader's own matter: a file made by hand may hold anything in `data`.
+Also how words and numbers of a row's `data` are read: a file made by hand may hold anything there.
 """
 
 from collections.abc import Collection, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
+
+_MOST = 1 << 63
 
 
 class Row(Protocol):
@@ -50,3 +52,18 @@ class Rows(Protocol):
     def rows(self, after: int = 0, kinds: Collection[str] | None = None, limit: int | None = None) -> Iterator[Row]:
         """Rows in the order of `seq`, those past `after`, of `kinds` only."""
         ...
+
+
+def is_number(value: object) -> TypeGuard[int]:
+    """Whether it can be a number of ours: none has more than 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and -_MOST <= value < _MOST
+
+
+def number(value: Any, default: int = 0) -> int:
+    """A number of a row's data, or the default for anything else."""
+    return value if is_number(value) else default
+
+
+def word(value: Any) -> str:
+    """A word of our own, or an id, of a row's data; nothing for anything else."""
+    return value if isinstance(value, str) else ""

@@ -20,6 +20,7 @@ _NAMED = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 # Characters looked at per column: more combining marks than this on one letter are nobody's language.
 _MARKS = 8
 _IDEOGRAPHIC_SPACE = "\u3000"
+_MOST = 1 << 80
 
 
 def _visible(character: str, keep: str) -> str:
@@ -109,11 +110,16 @@ def pad(text: str, columns: int) -> str:
     return text + " " * (columns - width(text))
 
 
+def _within(number: int) -> int:
+    """What a float holds: a file made by hand may have any number."""
+    return max(-_MOST, min(number, _MOST))
+
+
 def size(n_bytes: int) -> str:
     """`812B`, `8.1KB`, `76KB`, `1.2GB`: decimal units."""
     if abs(n_bytes) < 1000:
         return f"{n_bytes}B"
-    amount = float(n_bytes)
+    amount = float(_within(n_bytes))
     for unit in ("KB", "MB", "GB", "TB", "PB"):
         amount /= 1000
         if abs(amount) < 9.95:
@@ -127,6 +133,7 @@ def duration(elapsed_ns: int) -> str:
     """`85µs`, `410ms`, `1.9s`, `3m12s`, `2h05m`, `3d04h`."""
     if elapsed_ns < 0:
         return "-" + duration(-elapsed_ns)
+    elapsed_ns = _within(elapsed_ns)
     if elapsed_ns < 999_500:
         return f"{round(elapsed_ns / 1000)}µs"
     if elapsed_ns < 999_500_000:

@@ -6,7 +6,7 @@ from fake_recording import FakeRecording, FakeRow
 from hypothesis import strategies as st
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just({"b64": "/w=="}),
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text() | st.just({"b64": "/w=="}),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=3,
 )

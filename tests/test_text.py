@@ -61,6 +61,12 @@ def test_columns_count_wide_and_combining_characters() -> None:
     assert text.pad("日", 4) == "日  "
 
 
+def test_numbers_beyond_all_units_are_told_in_the_largest() -> None:
+    for number in (10**400, -(10**400)):
+        assert text.size(number).endswith("PB")
+        assert text.duration(number).endswith("h")
+
+
 def test_sizes_durations_and_clocks() -> None:
     assert [text.size(n) for n in (0, 999, 8100, 76_000, 999_600, 1_200_000_000)] == [
         "0B", "999B", "8.1KB", "76KB", "1.0MB", "1.2GB",

@@ -20,7 +20,7 @@ from agentwrap.policy.repositories import OwnRepositories
 from agentwrap.policy.suggest import Asked
 from agentwrap.recording.foreign import to_bytes
 from agentwrap.recording.places import key_paths, own_paths
-from agentwrap.rows import Row, Rows, Span
+from agentwrap.rows import Row, Rows, Span, number
 
 NAME_SERVER_PORT = 53
 _REMEMBERED = 100_000
@@ -137,7 +137,7 @@ class _Inner:
             elif data.get("family") == "unix":
                 self.paths.add(_text(data.get("path")))
             elif row.kind == "net.listen" or data.get("transport") == "udp":
-                self.ports.add(_number(data.get("port")))
+                self.ports.add(number(data.get("port")))
         self.ports.discard(0)
         self.paths.discard("")
 
@@ -206,7 +206,7 @@ def _judged(kind: str, data: Mapping[str, Any]) -> Iterator[Question | str]:
         name = _text(data.get("name"))
         yield Lookup(name) if name != _OTHERS else "more names were asked than could be told apart"
         return
-    host, port, address = _text(data.get("host")), _number(data.get("port")), _text(data.get("address"))
+    host, port, address = _text(data.get("host")), number(data.get("port")), _text(data.get("address"))
     if _text(data.get("rule")) == PUBLISHED:
         return
     if host == _OTHERS:
@@ -257,7 +257,7 @@ def _socket(kind: str, data: Mapping[str, Any], inner: _Inner) -> Iterator[Quest
     if family not in ("inet", "inet6") or transport == "raw":
         yield Family("raw" if transport == "raw" else family)
         return
-    host, port = _text(data.get("host")), _number(data.get("port"))
+    host, port = _text(data.get("host")), number(data.get("port"))
     here = port in inner.ports and _is_loopback(host)
     if inner.walled and not here:
         return  # the gateway tells it, or nothing came of it
@@ -290,10 +290,6 @@ def _text(value: Any) -> str:
         return to_bytes(value).decode("utf-8", "surrogateescape")
     except ValueError:
         return ""
-
-
-def _number(value: Any) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _list(value: Any) -> list[Any]:

@@ -12,7 +12,7 @@ import msgspec
 from agentwrap.errors import EXIT_FINDING, EXIT_NOT_COVERED
 from agentwrap.evidence.judged import Judged
 from agentwrap.policy.coverage import Hole, Judgement, Requirement, Statement, judge
-from agentwrap.rows import Row, Rows
+from agentwrap.rows import Row, Rows, number
 
 UNSEEN_END = {
     "live": "the run is not over",
@@ -110,9 +110,9 @@ def denial_of(row: Row) -> Denial:
     """A row that refuses something as a value."""
     data: Mapping[str, Any] = row.data
     rule = data.get("rule", "")
-    count = data.get("count", 1) if row.kind in _REPEATED else 1
+    count = number(data.get("count"), 1) if row.kind in _REPEATED else 1
     return Denial(row.seq, row.kind, row.subject, str(data.get("why", "")), rule if isinstance(rule, str) else "",
-                  count if isinstance(count, int) else 1)  # fmt: skip
+                  count)  # fmt: skip
 
 
 def check(

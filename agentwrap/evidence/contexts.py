@@ -12,8 +12,8 @@ from typing import Protocol
 import msgspec
 
 from agentwrap.evidence import messages
-from agentwrap.evidence.turns import Call, Turns, word
-from agentwrap.rows import Row
+from agentwrap.evidence.turns import Call, Turns
+from agentwrap.rows import Row, word
 
 NOT_KEPT = "the request's body was not kept"
 UNREADABLE = "the request's body cannot be read"

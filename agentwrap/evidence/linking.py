@@ -24,9 +24,9 @@ from agentwrap.evidence import mcp_calls
 from agentwrap.evidence import turns as turns_
 from agentwrap.evidence.mcp_calls import McpCalls, McpUse
 from agentwrap.evidence.tool_arguments import SHELLS, Named, read
-from agentwrap.evidence.turns import ToolUse, Turns, number, word
+from agentwrap.evidence.turns import ToolUse, Turns
 from agentwrap.recording.foreign import to_bytes
-from agentwrap.rows import Row, Rows
+from agentwrap.rows import Row, Rows, number, word
 
 FILES = ("file.edit", "file.rename", "file.directory", "file.mode", "file.link", "file.special")
 SOCKETS = ("net.decision", "net.connect", "net.send", "net.listen", "act.denied", "net.refused")

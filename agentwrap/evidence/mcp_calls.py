@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from agentwrap.evidence.turns import number, word
-from agentwrap.rows import Row, Rows
+from agentwrap.rows import Row, Rows, number, word
 
 KINDS = (
     *("mcp.session", "mcp.hello", "mcp.call", "mcp.joined", "mcp.result", "mcp.decision", "mcp.tool"),

@@ -4,11 +4,9 @@ Fed rows in order it is always as right as what it has seen, so it serves a grow
 processes (that is `linking`) and takes no body apart.
 """
 
-from typing import Any
-
 import msgspec
 
-from agentwrap.rows import Row, Rows
+from agentwrap.rows import Row, Rows, number, word
 
 KINDS = ("model.request", "model.response", "tool.call", "tool.result", "http.exchange")
 FAILED = ("error", "incomplete", "cancelled", "unread")
@@ -203,13 +201,3 @@ def turns_of(source: Rows) -> Turns:
     for row in source.rows(kinds=KINDS):
         turns.follow(row)
     return turns
-
-
-def number(value: Any) -> int:
-    """A number of a row's data, 0 for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def word(value: Any) -> str:
-    """A text of a row's data, nothing for anything else."""
-    return value if isinstance(value, str) else ""

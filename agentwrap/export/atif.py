@@ -18,7 +18,7 @@ from agentwrap.export import genai
 from agentwrap.export.otlp_attributes import whole
 from agentwrap.export.stamps import rfc3339
 from agentwrap.models.loose import mapping, sequence
-from agentwrap.rows import Row
+from agentwrap.rows import Row, is_number
 from agentwrap.views.source import Source, foreign_text
 
 MEDIA = "application/json"
@@ -252,7 +252,7 @@ class _Steps:
         made: dict[str, Any] = {}
         for field, name in (("input", "prompt"), ("output", "completion"), ("cache_read", "cached")):
             value = data.get(f"{field}_tokens")
-            if isinstance(value, int) and not isinstance(value, bool):
+            if is_number(value):
                 made[f"{name}_tokens"] = value
                 self._totals[f"total_{name}_tokens"] += value
         try:

@@ -13,8 +13,8 @@ import msgspec
 
 from agentwrap import __version__
 from agentwrap.export.stamps import rfc3339
-from agentwrap.rows import Row
-from agentwrap.views.source import Source, foreign_text, mapping, number
+from agentwrap.rows import Row, number
+from agentwrap.views.source import Source, foreign_text, mapping
 
 MEDIA = "application/json"
 _MS = 1e-6

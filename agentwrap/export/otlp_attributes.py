@@ -9,8 +9,8 @@ from typing import Any
 
 from agentwrap.export import genai
 from agentwrap.export.spans import Ended
-from agentwrap.rows import Row
-from agentwrap.views.source import Source, foreign_text, mapping, number, texts
+from agentwrap.rows import Row, number
+from agentwrap.views.source import Source, foreign_text, mapping, texts
 
 Attributes = dict[str, Any]
 

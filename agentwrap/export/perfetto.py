@@ -11,8 +11,8 @@ from typing import Any
 
 from agentwrap.evidence import linking
 from agentwrap.export.spans import Ended, Ending, Note
-from agentwrap.rows import Row
-from agentwrap.views.source import Source, foreign_text, number, texts
+from agentwrap.rows import Row, number
+from agentwrap.views.source import Source, foreign_text, texts
 
 MEDIA = "application/json"
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode

@@ -14,8 +14,7 @@ import msgspec
 
 from agentwrap.evidence.linking import Link, Linker
 from agentwrap.evidence.turns import KINDS as MODEL_KINDS
-from agentwrap.evidence.turns import number, word
-from agentwrap.rows import Row, Span
+from agentwrap.rows import Row, Span, number, word
 from agentwrap.views.source import Source
 
 Kind = Literal["run", "process", "connection", "agent", "turn", "model", "tool", "session", "mcp", "moment", "exchange"]

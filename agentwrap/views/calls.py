@@ -8,12 +8,12 @@ import msgspec
 from agentwrap import text
 from agentwrap.evidence.contexts import Comparison, whole
 from agentwrap.evidence.turns import Call, ToolUse, Turns
-from agentwrap.rows import Row
+from agentwrap.rows import Row, number
 from agentwrap.views import tokens
 from agentwrap.views.context import Context, brief
 from agentwrap.views.conversation import counted, group
 from agentwrap.views.model_parts import attempts_words, model_name, tool_status, trouble
-from agentwrap.views.source import foreign_text, mapping, number
+from agentwrap.views.source import foreign_text, mapping
 from agentwrap.views.styled import Line, line
 from agentwrap.views.tools import Caused, provider
 

@@ -9,8 +9,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from agentwrap import text
-from agentwrap.rows import Row, Span
-from agentwrap.views.source import Source, foreign_text, number
+from agentwrap.rows import Row, Span, number
+from agentwrap.views.source import Source, foreign_text
 from agentwrap.views.styled import Line
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from agentwrap import text
 from agentwrap.evidence.contexts import Comparison, Said
 from agentwrap.evidence.turns import Call, Turns
+from agentwrap.rows import number
 from agentwrap.views.context import brief
-from agentwrap.views.source import number
 from agentwrap.views.styled import Line, Role, line
 
 _SHOWN_REPEATED = 3

@@ -9,8 +9,8 @@ from agentwrap import text
 from agentwrap.evidence.check import Report
 from agentwrap.evidence.judged import Judged
 from agentwrap.policy.coverage import KINDS, Judgement, Statement
-from agentwrap.rows import Row
-from agentwrap.views.source import Source, foreign_text, number
+from agentwrap.rows import Row, number
+from agentwrap.views.source import Source, foreign_text
 from agentwrap.views.styled import Line, Role, line
 
 _TIER_WORDS = {

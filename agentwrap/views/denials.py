@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from agentwrap import text
-from agentwrap.rows import Row
+from agentwrap.rows import Row, number
 from agentwrap.views.context import Context, brief
-from agentwrap.views.source import foreign_text, number
+from agentwrap.views.source import foreign_text
 from agentwrap.views.styled import Line, line
 
 MOST_KINDS = 10_000

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from agentwrap import text
-from agentwrap.views.source import Source, foreign_text, number
+from agentwrap.rows import number
+from agentwrap.views.source import Source, foreign_text
 from agentwrap.views.styled import Line, line
 
 CONTEXT_LINES = 3

@@ -1,10 +1,10 @@
 """What the lines of judgements say: connections, names, packets, other acts, and questions to a human."""
 
 from agentwrap import text
-from agentwrap.rows import Row
+from agentwrap.rows import Row, number
 from agentwrap.views.context import Context, Lineage, brief
 from agentwrap.views.parts_base import Maker, Parts, times, whom
-from agentwrap.views.source import foreign_text, number, texts
+from agentwrap.views.source import foreign_text, texts
 from agentwrap.views.styled import Line, Piece
 
 _ACT_WORDS = {

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from agentwrap import text
-from agentwrap.rows import Row
+from agentwrap.rows import Row, number
 from agentwrap.views.context import Context
 from agentwrap.views.lines import stream_line
-from agentwrap.views.source import number
 from agentwrap.views.styled import Line, line
 
 if TYPE_CHECKING:

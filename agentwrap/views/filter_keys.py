@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agentwrap.rows import Row, Span
-from agentwrap.views.source import foreign_text, mapping, number, texts
+from agentwrap.rows import Row, Span, number
+from agentwrap.views.source import foreign_text, mapping, texts
 
 if TYPE_CHECKING:
     from agentwrap.evidence.linking import Linker

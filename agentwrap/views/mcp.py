@@ -6,14 +6,14 @@ from agentwrap import text
 from agentwrap.evidence.contexts import whole
 from agentwrap.evidence.linking import FILES, PROCESSES, SOCKETS, Linker
 from agentwrap.evidence.mcp_calls import HOUSEKEEPING, McpTalk, McpUse
-from agentwrap.rows import Row
+from agentwrap.rows import Row, number
 from agentwrap.views import noise
 from agentwrap.views.calls import JOINED, paragraph, spelled
 from agentwrap.views.context import Context, brief, command_line
 from agentwrap.views.egress_parts import short_rule
 from agentwrap.views.lines import columns_of, fit, shorten, stream_line
 from agentwrap.views.mcp_parts import FINDINGS, arguments_brief, ending_words, name_of, verdict_piece
-from agentwrap.views.source import Source, foreign_text, number, texts
+from agentwrap.views.source import Source, foreign_text, texts
 from agentwrap.views.styled import Line, line
 
 ACTS = (*PROCESSES, *FILES, *SOCKETS)

@@ -4,12 +4,12 @@ import msgspec
 
 from agentwrap import text
 from agentwrap.evidence.mcp_calls import FAILED, McpUse, elapsed_ns, size_of
-from agentwrap.rows import Row
+from agentwrap.rows import Row, number
 from agentwrap.views.context import Context, Lineage, brief, command_line
 from agentwrap.views.egress_parts import short_rule
 from agentwrap.views.model_parts import agent_mark
 from agentwrap.views.parts_base import Maker, Parts, whom
-from agentwrap.views.source import foreign_text, mapping, number, texts
+from agentwrap.views.source import foreign_text, mapping, texts
 from agentwrap.views.styled import Line, Piece, Role
 
 _ENDINGS = {

@@ -3,11 +3,11 @@
 from agentwrap import text
 from agentwrap.evidence.tool_arguments import read
 from agentwrap.evidence.turns import Call
-from agentwrap.rows import Row
+from agentwrap.rows import Row, number
 from agentwrap.views import tokens
 from agentwrap.views.context import Context, Lineage, brief, outcome
 from agentwrap.views.parts_base import Maker, Parts, whom
-from agentwrap.views.source import foreign_text, mapping, number
+from agentwrap.views.source import foreign_text, mapping
 from agentwrap.views.styled import Line
 
 ENDINGS = {

@@ -6,8 +6,8 @@ Nothing is left out of the file, denials and gaps are never left out of a view, 
 import re
 from collections.abc import Callable
 
-from agentwrap.rows import Row, Span
-from agentwrap.views.source import foreign_text, number
+from agentwrap.rows import Row, Span, number
+from agentwrap.views.source import foreign_text
 
 # Told elsewhere: a start and an exit in the line of the exec, the run in the header and the summary.
 _TOLD_ELSEWHERE = {

@@ -1,12 +1,12 @@
 """What the line of an event says, one small function for each kind. Knows the fields of `data`; not the layout."""
 
 from agentwrap import text
-from agentwrap.rows import Row
+from agentwrap.rows import Row, number
 from agentwrap.views import diff
 from agentwrap.views.context import Context, Lineage, brief, command_line, ending, outcome, process_name
 from agentwrap.views.egress_parts import EGRESS
 from agentwrap.views.parts_base import Maker, Parts, times, whom
-from agentwrap.views.source import foreign_text, mapping, number, texts
+from agentwrap.views.source import foreign_text, mapping, texts
 from agentwrap.views.styled import Line, Role
 
 

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from agentwrap.rows import Row
+from agentwrap.rows import Row, number
 from agentwrap.views.context import Context, Lineage
-from agentwrap.views.source import number
 from agentwrap.views.styled import Line, Role
 
 

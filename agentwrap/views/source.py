@@ -61,11 +61,6 @@ def foreign_bytes(value: Any) -> bytes:
     return b"" if value is None else str(value).encode("utf-8", "surrogateescape")
 
 
-def number(value: Any, default: int = 0) -> int:
-    """A number of a row's data, or the default for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
 def mapping(value: Any) -> dict[str, Any]:
     """A JSON object of a row's data, or an empty one."""
     return value if isinstance(value, dict) else {}

@@ -13,11 +13,11 @@ from agentwrap import text
 from agentwrap.evidence.check import holes as holes_of
 from agentwrap.evidence.check import statements as statements_of
 from agentwrap.policy.coverage import Hole, Statement, strongest
-from agentwrap.rows import Row
+from agentwrap.rows import Row, number
 from agentwrap.views import passing
 from agentwrap.views.context import brief, command_line, outcome
 from agentwrap.views.noise import hidden
-from agentwrap.views.source import Source, foreign_text, number, texts
+from agentwrap.views.source import Source, foreign_text, texts
 from agentwrap.views.styled import Line, Piece, line
 
 if TYPE_CHECKING:

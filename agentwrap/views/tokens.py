@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agentwrap.views.source import number
+from agentwrap.rows import is_number, number
 from agentwrap.views.styled import Line
 
 SORTS = ("input", "cache_read", "cache_write", "output", "reasoning")
@@ -21,7 +21,7 @@ NOT_TOLD = "not told"
 def told(data: dict[str, Any], sort: str) -> int | None:
     """A number of tokens of an answer, or None where the provider gave none."""
     value = data.get(f"{sort}_tokens")
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if is_number(value) else None
 
 
 def short(amount: int) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from agentwrap import text
-from agentwrap.rows import Row, Span
+from agentwrap.rows import Row, Span, number
 from agentwrap.views.context import command_line, ending
-from agentwrap.views.source import Source, number, texts
+from agentwrap.views.source import Source, texts
 from agentwrap.views.styled import Line, line
 
 _JUDGED = ("net.decision", "dns.query", "net.refused", "act.denied", "mcp.decision")

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from agentwrap import text
 from agentwrap.evidence.turns import Call
+from agentwrap.rows import number
 from agentwrap.views import tokens
 from agentwrap.views.model_parts import ENDINGS, model_name
-from agentwrap.views.source import number
 from agentwrap.views.styled import Line, Piece, line
 from agentwrap.views.table import Cell, table
 

@@ -1,4 +1,8 @@
 import json
+import re
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,22 @@ def shown(capsys: Capture, *words: object, status: int = 0) -> list[str]:
     captured = capsys.readouterr()
     assert (captured.err == "") is (status == 0)
     return captured.out.splitlines()
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), "9" * 4000, 1 << 63])
+def test_numbers_that_no_run_has_are_shown_somehow(
+    recording: Path, tmp_path: Path, capsys: Capture, number: int | str
+) -> None:
+    """A file made by hand: every number of every row is this one."""
+    changed = tmp_path / "changed.agentlog"
+    shutil.copy(recording, changed)
+    with closing(sqlite3.connect(changed, isolation_level=None)) as database:
+        for seq, data in database.execute("SELECT seq, data FROM event").fetchall():
+            row = re.sub(r"(?<=:)-?[0-9]+(?=[,}])", str(number), data)
+            database.execute("UPDATE event SET data = ? WHERE seq = ?", (row, seq))
+    for words in ((), ("--all",), ("--mcp",), ("--tree",), ("k1",), ("s1",), ("--json",)):
+        assert run(["show", str(changed), *words]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_the_stream_has_a_line_for_each_call(recording: Path, capsys: Capture) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
+from agentwrap import rows
 from agentwrap.recording.foreign import to_bytes
 from agentwrap.rows import Row, Rows, Span
 
@@ -50,14 +51,12 @@ def text(data: Mapping[str, Any], key: str) -> str:
 
 def word(data: Mapping[str, Any], key: str) -> str:
     """A word of our own vocabulary, or an id."""
-    value = data.get(key, "")
-    return value if isinstance(value, str) else ""
+    return rows.word(data.get(key))
 
 
 def number(data: Mapping[str, Any], key: str, otherwise: int = 0) -> int:
     """A number."""
-    value = data.get(key, otherwise)
-    return value if isinstance(value, int) else otherwise
+    return rows.number(data.get(key), otherwise)
 
 
 def flag(data: Mapping[str, Any], key: str, *, otherwise: bool = False) -> bool:
