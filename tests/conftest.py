@@ -27,8 +27,9 @@ hypothesis.settings.load_profile("agentwrap")
 SERIAL_FOLDERS = {"launching", "tracing", "kernel", "journeys", "real", "containers"}
 
 
-# Where Python may keep nothing that it compiled (PYTHONDONTWRITEBYTECODE), every worker, part and guest would rewrite all
-# of these files anew, for their assertions: half of the time that it takes to find the tests. What tests run is not told.
+# Where Python may keep nothing that it compiled (PYTHONDONTWRITEBYTECODE), every worker, part and guest would rewrite
+# all of these files anew, for their assertions: half of the time that it takes to find the tests. What tests run is not
+# told.
 sys.dont_write_bytecode = False
 
 # Started in the background or by nohup, we would hand ignored signals down to every command a test runs.
