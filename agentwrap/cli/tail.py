@@ -70,11 +70,8 @@ def follow(source: "Reader", after: int = 0) -> Generator[Row | None, None, None
             state = source.state()
 
 
-def _objects(output: Output, source: "Reader", rows: Iterator[Row | None], chosen: Filter) -> None:
-    from agentwrap.export.jsonl import event_object
-
-    started_ns = summary.started_at(source.meta)
-    context = Context(source, live=True)
+def _chosen(output: Output, rows: Iterator[Row | None], context: Context, chosen: Filter) -> Iterator[Row]:
+    """What the filter lets through; where there is no more for now, what was printed goes out."""
     spans = Surroundings(context.span, context.story)
     for row in rows:
         if row is None:
@@ -83,7 +80,16 @@ def _objects(output: Output, source: "Reader", rows: Iterator[Row | None], chose
             continue
         context.follow(row)
         if chosen(row, spans):
-            output.record(event_object(row, started_ns))
+            yield row
+
+
+def _objects(output: Output, source: "Reader", rows: Iterator[Row | None], chosen: Filter) -> None:
+    from agentwrap.export.jsonl import event_object
+
+    started_ns = summary.started_at(source.meta)
+    context = Context(source, live=True)
+    for row in _chosen(output, rows, context, chosen):
+        output.record(event_object(row, started_ns))
 
 
 def _lines(
@@ -98,15 +104,7 @@ def _lines(
     live = source.state() == "live"
     clock = reading.utc_clock(source.meta) if in_utc else text.clock
     context = Context(source, columns=output.columns(), live=True, clock=clock)
-    spans = Surroundings(context.span, context.story)
-    for row in rows:
-        if row is None:
-            context.refresh()
-            output.flush()
-            continue
-        context.follow(row)
-        if not chosen(row, spans):
-            continue
+    for row in _chosen(output, rows, context, chosen):
         if everything or not noise.hidden(row, live=True, spans=context.span, walled=context.walled):
             output.line(stream_line(row, context))
     state = source.state()
