@@ -94,10 +94,10 @@ def _become_tracer(
     parent: int,
 ) -> NoReturn:
     try:
-        from agentwrap.tracing import tracer
+        from agentwrap.tracing import process
 
         following.around.close_in_tracer()
-        tracer.main(channel, _child_plan(following, *signals()), _settings(following), parent)
+        process.main(channel, _child_plan(following, *signals()), _settings(following), parent)
     finally:
         os._exit(EXIT_FAILED)
 

@@ -1,6 +1,7 @@
 """Who performs calls in the program's place: made from the tracer's settings, loaded only where a run has it."""
 
 import errno
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,19 @@ if TYPE_CHECKING:
     from agentwrap.tracing.tracer import TracerSettings
 
 InTree = Callable[[int], bool]
+
+
+def load(settings: "TracerSettings") -> None:
+    """Load what this run needs of what follows, and its judge, while the supervisor is busy writing the start."""
+    if settings.guard is not None:
+        importlib.import_module("agentwrap.tracing.guard.stopped")
+    if settings.capture is not None:
+        importlib.import_module("agentwrap.tracing.capture")
+    if settings.servers is not None:
+        importlib.import_module("agentwrap.tracing.interposing.watch")
+    if settings.layers and settings.plan is not None:
+        for name in ("afterlook", "judged_calls", "judged_files", "judged_sockets", "judging"):
+            importlib.import_module(f"agentwrap.tracing.{name}")
 
 
 def takes_errno(settings: "TracerSettings", launched: Launched) -> int:

@@ -16,7 +16,6 @@ import resource
 import signal
 import socket
 import stat
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, NoReturn
@@ -62,7 +61,6 @@ _BUSY_LOOK_S = 0.004
 _FOUND_LOOK_S = 0.05
 _IDLE_S = 0.5
 _DUPLICATE_WINDOW_S = 0.03
-_PR_SET_CHILD_SUBREAPER = 36
 _MAX_FAULTS = 100
 _EXECS = {key: name for key, name in watched.names().items() if name in ("execve", "execveat")}
 
@@ -164,6 +162,7 @@ class Tracer:
             )
         )
         self._sender.flush()
+        performing.load(self._settings)
         if self._channel.recv(1) != b"G":
             os.kill(launched.pid, signal.SIGKILL)
             return
@@ -567,34 +566,3 @@ class Tracer:
             self._sender.put(Failed(step="exec", errno=int(message[1:])))
         self._sender.put(AllEnded(len(self._ended_by_us)))
         self._flush()
-
-
-def main(channel: socket.socket, plan: ChildPlan, settings: TracerSettings, parent: int) -> NoReturn:
-    """The forked tracer's whole life. Never returns; exit status 0 when the tree ended and all was sent."""
-    attendant.be_called("aw-tracer")
-    attendant.die_with(parent)
-    attendant.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    attendant.hide_memory()
-    attendant.ignore_terminal_signals()
-    sys.setswitchinterval(0.001)
-    status = 0
-    try:
-        Tracer(channel, plan, settings).run()
-    except BrokenPipeError:
-        status = 125
-    except BaseException as error:
-        status = 125
-        _report_fault(channel, error)
-    os._exit(status)
-
-
-def _report_fault(channel: socket.socket, error: BaseException) -> None:
-    import traceback
-
-    text = "".join(traceback.format_exception(error))
-    sender = Sender(channel)
-    sender.put(Failed(step="tracer", errno=0, detail=text.encode("utf-8", "backslashreplace")))
-    try:
-        sender.flush()
-    except OSError:
-        pass  # the supervisor is gone as well
