@@ -62,6 +62,14 @@ def own_places(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder of the test's own in which a socket can have a name, wherever pytest's own lie (unix(7): 108 bytes)."""
+    made = Path(tempfile.mkdtemp(prefix="agentwrap-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
 def become_plain_user() -> None:
     """Drop root for good, in a child before its exec (`preexec_fn`)."""
     os.setgroups([])

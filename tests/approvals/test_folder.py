@@ -88,8 +88,8 @@ def test_a_socket_of_a_dead_run_is_removed_by_who_finds_it(tmp_path: Path) -> No
     assert folder.connect(tmp_path / "no" / "such") is None
 
 
-def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
-    run = closed_folder(tmp_path / "run")
+def test_what_is_no_socket_is_left_alone(short_path: Path) -> None:
+    run = closed_folder(short_path / "run")
     (run / "note").write_text("kept")
     (run / "link").symlink_to(run / "note")
     with socket.socket(socket.AF_UNIX) as unready:

@@ -39,15 +39,16 @@ class Taken:
 
 
 @pytest.fixture
-def taken() -> Iterator[Taken]:
+def taken(_no_channel: None) -> Iterator[Taken]:
     made = Taken()
     yield made
     made.server.close()
 
 
 @pytest.fixture(autouse=True)
-def _no_channel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_channel(monkeypatch: pytest.MonkeyPatch, short_path: Path) -> Iterator[None]:
     monkeypatch.delenv(emitter.VARIABLE, raising=False)
+    monkeypatch.setattr("tempfile.tempdir", str(short_path))
     yield
     emitter.close()
 

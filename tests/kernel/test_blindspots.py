@@ -30,26 +30,26 @@ def _causes(events: list) -> list[tuple[str, str]]:  # type: ignore[type-arg]
     return [(e.data["what"], e.data["cause"]) for e in events]
 
 
-def test_a_service_outside_the_tree_is_a_gap(tmp_path: Path) -> None:
-    service = Service(tmp_path / "some.sock")
+def test_a_service_outside_the_tree_is_a_gap(short_path: Path) -> None:
+    service = Service(short_path / "some.sock")
     service.start()
-    run = wrap(tmp_path, "/usr/bin/python3", "-c", CONNECT, "../some.sock")
+    run = wrap(short_path, "/usr/bin/python3", "-c", CONNECT, "../some.sock")
     service.join()
     assert run.status == 0, run.stderr
     assert _causes(run.events("gap")) == [("unix", "outside-service")]
-    assert run.events("gap")[0].subject == str(tmp_path / "some.sock")
-    assert run.events("net.connect")[-1].data["path"] == str(tmp_path / "some.sock")
+    assert run.events("gap")[0].subject == str(short_path / "some.sock")
+    assert run.events("net.connect")[-1].data["path"] == str(short_path / "some.sock")
 
 
-def test_docker_does_anything_on_the_process_behalf(tmp_path: Path) -> None:
-    service = Service(tmp_path / "docker.sock")
+def test_docker_does_anything_on_the_process_behalf(short_path: Path) -> None:
+    service = Service(short_path / "docker.sock")
     service.start()
-    run = wrap(tmp_path, "/usr/bin/python3", "-c", CONNECT, str(tmp_path / "docker.sock"))
+    run = wrap(short_path, "/usr/bin/python3", "-c", CONNECT, str(short_path / "docker.sock"))
     service.join()
     assert {what for what, _ in _causes(run.events("gap"))} == {"unix", "exec", "file-write", "connect"}
 
 
-def test_a_service_of_the_tree_itself_is_none(tmp_path: Path) -> None:
+def test_a_service_of_the_tree_itself_is_none(short_path: Path) -> None:
     source = """
 import os, socket
 s = socket.socket(socket.AF_UNIX); s.bind("inner.sock"); s.listen()
@@ -57,10 +57,10 @@ if os.fork() == 0:
     c = socket.socket(socket.AF_UNIX); c.connect(os.path.abspath("inner.sock")); os._exit(0)
 s.accept(); os.wait()
 """
-    run = wrap(tmp_path, "/usr/bin/python3", "-c", source)
+    run = wrap(short_path, "/usr/bin/python3", "-c", source)
     assert run.status == 0, run.stderr
     assert run.gaps() == []
-    assert any(e.data["path"] == str(tmp_path / "work" / "inner.sock") for e in run.events("net.connect"))
+    assert any(e.data["path"] == str(short_path / "work" / "inner.sock") for e in run.events("net.connect"))
 
 
 def test_a_socket_that_is_not_there_opens_no_gap(tmp_path: Path) -> None:

@@ -120,8 +120,8 @@ def test_a_notify_only_run_judges_execs_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_a_service_of_the_machine_is_out_of_reach_and_the_runs_own_is_not(tmp_path: Path, tier: str) -> None:
-    (tmp_path / ".gnupg").mkdir()
+def test_a_service_of_the_machine_is_out_of_reach_and_the_runs_own_is_not(short_path: Path, tier: str) -> None:
+    (short_path / ".gnupg").mkdir()
     code = (
         "import socket, os, sys\n"
         "def use(path):\n"
@@ -134,12 +134,12 @@ def test_a_service_of_the_machine_is_out_of_reach_and_the_runs_own_is_not(tmp_pa
         "try: socket.socket(40, 1)\n"
         "except OSError as e: print(e.errno)\n"
     )
-    (tmp_path / "use.py").write_text(code)
-    path = str(tmp_path / ".gnupg" / "S.gpg-agent")
+    (short_path / "use.py").write_text(code)
+    path = str(short_path / ".gnupg" / "S.gpg-agent")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        run = guarded(tmp_path, OPEN, f"{sys.executable} ../use.py {path}", tier=tier)
+        run = guarded(short_path, OPEN, f"{sys.executable} ../use.py {path}", tier=tier)
     assert run.stdout.split() == [b"13", b"connected", b"2", b"97"], run.stderr
     held = "mount" if tier == "wall" else "stop"
     assert [event.subject for event in run.events("net.connect") if event.subject.endswith("gpg-agent")] == []
@@ -148,9 +148,9 @@ def test_a_service_of_the_machine_is_out_of_reach_and_the_runs_own_is_not(tmp_pa
     assert acts[1][0] == "family"
 
 
-def test_a_socket_that_the_run_asks_to_serve_does_not_become_its_own(tmp_path: Path) -> None:
-    (tmp_path / ".gnupg").mkdir()
-    path = str(tmp_path / ".gnupg" / "S.gpg-agent")
+def test_a_socket_that_the_run_asks_to_serve_does_not_become_its_own(short_path: Path) -> None:
+    (short_path / ".gnupg").mkdir()
+    path = str(short_path / ".gnupg" / "S.gpg-agent")
     code = (
         "import socket, sys\n"
         "s = socket.socket(socket.AF_UNIX)\n"
@@ -159,11 +159,11 @@ def test_a_socket_that_the_run_asks_to_serve_does_not_become_its_own(tmp_path: P
         "try: s.connect(sys.argv[1]); print('connected')\n"
         "except OSError as e: print(e.errno)\n"
     )
-    (tmp_path / "use.py").write_text(code)
+    (short_path / "use.py").write_text(code)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        run = guarded(tmp_path, OPEN, f"{sys.executable} ../use.py {path}", tier="guard")
+        run = guarded(short_path, OPEN, f"{sys.executable} ../use.py {path}", tier="guard")
     assert run.stdout.split() == [b"98", b"13"], run.stderr
 
 

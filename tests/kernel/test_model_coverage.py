@@ -71,18 +71,18 @@ PAST = {
 
 
 @pytest.mark.parametrize("way", PAST)
-def test_what_goes_past_is_a_gap(world: World, way: str, tmp_path: Path) -> None:
+def test_what_goes_past_is_a_gap(world: World, way: str, short_path: Path) -> None:
     script, cause = PAST[way]
     if way == "multipath":
         try:
             socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262).close()
         except OSError as error:
             pytest.skip(f"no MPTCP here: {error}")
-    (tmp_path / "tmux-0").mkdir()
+    (short_path / "tmux-0").mkdir()
     with socket.socket(socket.AF_UNIX) as daemon:
-        daemon.bind(str(tmp_path / "tmux-0" / "default"))
+        daemon.bind(str(short_path / "tmux-0" / "default"))
         daemon.listen()
-        ran = world.run(sys.executable, "-c", HEAD + script, str(tmp_path / "tmux-0" / "default"), env=ENV)
+        ran = world.run(sys.executable, "-c", HEAD + script, str(short_path / "tmux-0" / "default"), env=ENV)
     assert (ran.status, ran.stdout) == (0, b"True\n"), ran.stderr
     assert cause in ran.gaps()
     assert ran.events("model.request") == []
