@@ -20,6 +20,10 @@ class Price(msgspec.Struct, frozen=True):
     table: str
 
 
+_UNKNOWN_MAX, _NAME_BYTES = 1000, 256
+_unknown: set[tuple[str, bytes]] = set()
+"""Models that are not in the table: the package looks through all of it for each call of one."""
+
 Pricing = Callable[[str, bytes, Usage], Price | None]
 """Provider, model, usage -> price."""
 
@@ -46,7 +50,7 @@ def estimate(provider: str, model: bytes, usage: Usage) -> Price | None:
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
     table = load()
-    if table is None:
+    if table is None or (provider, model) in _unknown:
         return None
     package, name = table
     counted = package.Usage(
@@ -57,6 +61,8 @@ def estimate(provider: str, model: bytes, usage: Usage) -> Price | None:
     )
     try:
         cost = package.calc_price(counted, model_ref=model.decode("utf-8", "replace"), provider_id=provider).total_price
-    except (LookupError, ValueError):
+    except (LookupError, ValueError) as error:
+        if type(error) is LookupError and len(model) <= _NAME_BYTES and len(_unknown) < _UNKNOWN_MAX:
+            _unknown.add((provider, model))
         return None
     return Price(f"{Decimal(cost):f}", name)
