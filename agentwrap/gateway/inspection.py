@@ -284,9 +284,7 @@ class Inspection:
 
     async def _unread(self, meant: Meant, name: str, words: bytes) -> Refusal | None:
         """What nobody reads does not go to a server whose messages are judged."""
-        if self.keeper is not None and not name:
-            await self.keeper.know_names()
-        if self.keeper is None or not self.keeper.must_read(name):
+        if self.keeper is None or not await self.keeper.refuses_unread(name, known=name in self._names(meant)):
             return None
         verdict = unread(meant.verdict, name)
         await self._settle(verdict, self.protocol)
@@ -294,8 +292,8 @@ class Inspection:
 
     async def _unreadable(self, stream: RequestStream, meant: Meant) -> Refusal | None:
         """Nobody is refused for it, unless there are rules for messages that may be in it."""
-        if self.keeper is not None and self.keeper.must_read():
-            return await self._unread(meant, "", b"")
+        if (refusal := await self._unread(meant, "", b"")) is not None:
+            return refusal
         rest = stream.rest()
         if not rest or await self._passage.send_up(rest):
             await self._passage.carry_up()

@@ -116,6 +116,19 @@ class Gatekeeper:
             self._host, self._port, self._also = host, port, ()
             self.down.begin_anew()
 
+    async def refuses_unread(self, name: str, *, known: bool) -> bool:
+        """As `must_read`. `known`: the name that the client gives is known to lead where the connection does.
+
+        One that leads elsewhere says nothing about who is at this address.
+        """
+        if self.must_read(name) or known:
+            return self.must_read(name)
+        await self.know_names()
+        if not any(self._gates.must_read(host, self._port) for host in self._also):
+            return False
+        shared = await self._others(name.encode("ascii", "replace"), self._port) if name and self._others else ()
+        return set(shared).isdisjoint(self._also)
+
     async def know_names(self, *targets: Place) -> None:
         """Of which declared servers the connection's host, and those of `targets`, are by another name."""
         if self._others is None:

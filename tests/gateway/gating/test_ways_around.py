@@ -151,3 +151,23 @@ def test_another_name_of_a_declared_host() -> None:
         assert one.nothing_arrived()
 
     assert [tool for _, _, _, tool in between(body).verdicts] == [b"write_file"]
+
+
+def test_tls_by_a_name_that_is_not_there_is_no_way_around() -> None:
+    """Who is at an address with rules is not told by a name that leads elsewhere, or none; a shared address is none."""
+    shared = (b"192.0.2.1", b"shared.example")
+
+    async def others(name: bytes, _port: int) -> tuple[bytes, ...]:
+        return (b"mcp.example",) if name in shared else ()
+
+    async def body(one: Between) -> None:
+        keeper = Gatekeeper(one.gates, one.passage, b"192.0.2.1", 80, "p1", 7, None, others)
+        for name, known, refuses in (
+            ("elsewhere.example", False, True), ("", False, True), ("mcp.example", False, True),
+            ("mcp.example", True, True), ("shared.example", False, False), ("elsewhere.example", True, False),
+        ):  # fmt: skip
+            assert await keeper.refuses_unread(name, known=known) is refuses, (name, known)
+        away = Gatekeeper(one.gates, one.passage, b"192.0.2.9", 80, "p1", 7, None, others)
+        assert not await away.refuses_unread("", known=False)
+
+    between(body)
