@@ -181,11 +181,6 @@ class HttpExchanges:
         """Whether an exchange that is under way is one of MCP's."""
         return exchange in self._open
 
-    def session_of(self, exchange: int) -> int:
-        """The session that an exchange under way is known to belong to; 0 if it is not known yet."""
-        one = self._open.get(exchange)
-        return one.session.number if one is not None and one.session is not None else 0
-
     def feed(self, news: ExchangeNews) -> list[HttpNews]:
         """The next news of any exchange; what they make, nothing for those that are not MCP's."""
         if isinstance(news, ExchangeBegan):

@@ -6,7 +6,6 @@ ends early or is a bomb gives what came out of it until then, and a problem in w
 
 import sys
 import zlib
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -46,18 +45,17 @@ class _Stage(Protocol):
 class Decoding:
     """A body that comes in pieces. `problem`: the first, or empty; after one nothing more comes out.
 
-    `raw_bytes`, `decoded_bytes`: how much came in and out. Output, also between two codings, is at most `limit_bytes`.
+    Output, also between two codings, is at most `limit_bytes`.
     """
 
     def __init__(self, encodings: bytes, limit_bytes: int) -> None:
         """`encodings`: the value of Content-Encoding; several fields joined with commas."""
         self.problem = ""
-        self.raw_bytes = self.decoded_bytes = 0
+        self._begun = False
         self._limit_bytes = limit_bytes
         self._stages: list[_Stage] = []
         self._passed: list[int] = []
         self._as_it_came = False
-        self._marks: tuple[list[int], list[int]] = ([], [])
         self._begin(encodings)
 
     def _begin(self, encodings: bytes) -> None:
@@ -76,7 +74,7 @@ class Decoding:
 
     def feed(self, data: bytes) -> bytes:
         """The next bytes; what comes out of them."""
-        self.raw_bytes += len(data)
+        self._begun = self._begun or bool(data)
         if self.problem and not self._as_it_came:
             return b""
         for number, stage in enumerate(self._stages):
@@ -90,25 +88,12 @@ class Decoding:
             data = data[: self._limit_bytes - self._passed[-1]]
             self.problem, self._as_it_came = TOO_MUCH, False
         self._passed[-1] += len(data)
-        if data:
-            self.decoded_bytes += len(data)
-            self._marks[0].append(self.decoded_bytes)
-            self._marks[1].append(self.raw_bytes)
         return data
 
     def end(self) -> None:
         """Nothing more comes: sets `problem` if something is missing."""
-        if self.raw_bytes and (not self.problem or self._as_it_came) and not all(one.is_whole for one in self._stages):
+        if self._begun and (not self.problem or self._as_it_came) and not all(one.is_whole for one in self._stages):
             self.problem = ENDS_EARLY
-
-    def raw_offset(self, decoded_offset: int) -> int:
-        """How many raw bytes had come when `decoded_offset` decoded ones were out: as exact as the pieces are small."""
-        if not self._stages:
-            return min(decoded_offset, self.raw_bytes)
-        if decoded_offset <= 0:
-            return 0
-        found = bisect_left(self._marks[0], decoded_offset)
-        return self._marks[1][found] if found < len(self._marks[1]) else self.raw_bytes
 
 
 def decode(data: bytes, encodings: bytes, limit_bytes: int) -> tuple[bytes, str]:

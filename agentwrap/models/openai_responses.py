@@ -7,12 +7,9 @@ down until the last one of the response are the answer, read as lines (`stream.L
 import re
 from typing import Any, Final
 
-import msgspec
-
 from agentwrap.events import Api
 from agentwrap.models.gathering import PARTS_MAX, Gathering, Part, error_of, type_of, value_of
 from agentwrap.models.identity import content, identity, without
-from agentwrap.models.json_slices import FAULTS
 from agentwrap.models.loose import mapping, number, sequence, word
 from agentwrap.models.remembered import Remembered
 from agentwrap.models.requests import Document, Said, message, role_of, value_in
@@ -27,13 +24,6 @@ _PATH = re.compile(rb"(?:/|.*/(?:v\d+|codex|openai)/)responses")
 _OWN: Final = ("id", "status", "cache_control", "created_by", "internal_chat_message_metadata_passthrough")
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _PREFIXES: Final = ("codex.", "keepalive")  # what ChatGPT's own backend adds
-
-
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
-_kind_of = msgspec.json.Decoder(_Kind).decode
 
 
 def _said_by(raw: bytes) -> Said:
@@ -73,14 +63,6 @@ class OpenAiResponses:
             pieces=document.pieces(),
             problem=document.problem,
         )
-
-    def socket_request(self, message: bytes) -> RequestFacts | None:
-        """Read a message that a client sent over a WebSocket; None if it asks for no response."""
-        try:
-            asks = _kind_of(message).type == "response.create"
-        except FAULTS:
-            return None
-        return self.request(message, b"") if asks else None
 
     def response(self, body: bytes, media: bytes) -> ResponseFacts:
         """As Shape.response; the messages of a WebSocket come as `stream.LINES`."""

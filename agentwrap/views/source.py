@@ -3,10 +3,10 @@
 Also the few ways to read a field of a row's `data`: foreign bytes stand there as text or as `{"b64": ...}`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from agentwrap.rows import Row, Rows, Span
+from agentwrap.rows import Rows, Span
 
 
 class Source(Rows, Protocol):
@@ -69,8 +69,3 @@ def mapping(value: Any) -> dict[str, Any]:
 def texts(value: Any) -> list[str]:
     """A list of foreign fields as texts."""
     return [foreign_text(item) for item in value] if isinstance(value, list) else []
-
-
-def of_kinds(rows: Iterable[Row], kinds: Collection[str]) -> Iterator[Row]:
-    """Rows of some kinds."""
-    return (row for row in rows if row.kind in kinds)

@@ -3,7 +3,6 @@
 Only what providers reported is counted; a number that was not told is no nought.
 """
 
-from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -119,14 +118,6 @@ class Sum(msgspec.Struct):
             without = f" without {unpriced:,} of them" if unpriced else ""
             parts.append(f"est {money(self.usd)}{without}")
         return ", ".join(parts)
-
-
-def sum_of(datas: Iterable[tuple[dict[str, Any], str]]) -> Sum:
-    """The sum of answers, each with its model's name."""
-    total = Sum()
-    for data, model in datas:
-        total.add(data, model)
-    return total
 
 
 def retry_after(data: dict[str, Any]) -> str:

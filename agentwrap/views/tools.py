@@ -7,7 +7,6 @@ import msgspec
 from agentwrap import text
 from agentwrap.evidence.linking import ALONE, FILES, PROCESSES, SOCKETS, Link, Linker
 from agentwrap.evidence.turns import ToolUse
-from agentwrap.rows import Row
 from agentwrap.views import noise
 from agentwrap.views.context import Context, brief
 from agentwrap.views.lines import columns_of, fit, shorten
@@ -97,8 +96,3 @@ def _effects(of: Caused, indent: int) -> Iterator[Line]:
     told = of.words()
     if told or of.links:
         yield line((" " * indent, ""), (told or "nothing that is shown", ""), (f"  ({of.how()})", "dim"))
-
-
-def result_text(row: Row | None) -> str:
-    """What the agent told the model of a tool."""
-    return brief(foreign_text(row.data.get("text"))) if row is not None else ""

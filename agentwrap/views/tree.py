@@ -3,7 +3,6 @@
 Reads every span and counts rows, so it holds one small record per process; the deepest tree is drawn without recursion.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
@@ -129,8 +128,3 @@ def _process(span: Span, name: str, touched: Touched, prefix: str, columns: int 
     else:
         what = text.escape(what)
     return line((prefix, "dim"), (pid, "who"), (what, "name" if touched.execs else "dim"), "  ", *right)
-
-
-def process_count(tree: Tree) -> Counter[str]:
-    """How processes ended: `exit 0`, `exit 1`, `signal 9`, and nothing for those whose end was not seen."""
-    return Counter(span.status or "" for span in tree.spans.values() if span.kind == "process")

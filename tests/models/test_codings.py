@@ -81,7 +81,6 @@ def test_one_upon_the_other_in_any_pieces(data: bytes, names: list[str]) -> None
         position += size
     decoding.end()
     assert (out, decoding.problem) == (data, "")
-    assert (decoding.raw_bytes, decoding.decoded_bytes) == (len(coded), len(data))
 
 
 @pytest.mark.parametrize("encodings", [b"", b"identity", b" Identity , ,identity"])
@@ -189,27 +188,6 @@ def test_nothing_comes_out_after_a_problem() -> None:
     assert decoding.feed(gzip.compress(TEXT)) == b""
     decoding.end()
     assert decoding.problem == TOO_MUCH
-
-
-def test_a_place_in_the_text_has_a_place_among_the_raw_bytes() -> None:
-    """As the time of the first token needs it: events compressed one by one, as servers flush them."""
-    coder = zlib.compressobj(wbits=31)
-    events = [b"event: ping\n\n", b'data: {"text": "Hi"}\n\n', b"data: end\n\n"]
-    pieces = [coder.compress(event) + coder.flush(zlib.Z_SYNC_FLUSH) for event in events] + [coder.flush()]
-    decoding = Decoding(b"gzip", LIMIT)
-    assert [decoding.feed(piece) for piece in pieces] == [*events, b""]
-    decoding.end()
-    assert decoding.problem == ""
-    ends = [sum(map(len, pieces[: number + 1])) for number in range(4)]
-    text = b"".join(events)
-    assert decoding.raw_offset(0) == 0
-    assert decoding.raw_offset(1) == decoding.raw_offset(len(events[0])) == ends[0]
-    assert decoding.raw_offset(text.index(b"Hi") + 1) == ends[1]
-    assert decoding.raw_offset(len(text)) == ends[2]
-    assert decoding.raw_offset(len(text) + 1) == ends[3]
-    plain = Decoding(b"", LIMIT)
-    plain.feed(b"abc")
-    assert [plain.raw_offset(number) for number in (0, 2, 9)] == [0, 2, 3]
 
 
 def test_pieces_keep_their_times() -> None:

@@ -273,17 +273,6 @@ def test_what_a_request_says_of_itself() -> None:
     assert READER.request(request("", client_metadata={"thread_id": "t"}), b"").session == b"t"
 
 
-def test_messages_up_a_websocket() -> None:
-    message = request("go", type="response.create", previous_response_id="resp_0")
-    facts = READER.socket_request(message)
-    assert facts is not None
-    assert facts == READER.request(message, b"")
-    assert facts.previous == b"resp_0"
-    assert READER.socket_request(b'{"type":"response.steer"}') is None
-    for message in (b"", b"\xff", b"[1]", b"{}", b'{"type":7}', b"[" * 100_000):
-        assert READER.socket_request(message) is None
-
-
 @given(st.data())
 def test_any_cut_gives_what_came(data: st.DataObject) -> None:
     body = sse(*BEGIN, *BODY, END, named=True)

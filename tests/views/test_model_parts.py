@@ -113,7 +113,9 @@ def test_numbers_of_tokens_are_short() -> None:
 
 
 def test_sums_say_what_was_not_told() -> None:
-    total = tokens.sum_of([({"input_tokens": 5, "cost_usd": "0.5", "prices": "p 1"}, "m"), ({"output_tokens": 7}, "n")])
+    total = tokens.Sum()
+    total.add({"input_tokens": 5, "cost_usd": "0.5", "prices": "p 1"}, "m")
+    total.add({"output_tokens": 7}, "n")
     assert (total.cell("input"), total.cell("output"), total.cell("reasoning")) == ("5+", "7+", "not told")
     assert (total.unpriced, total.tables) == ({"n": 1}, {"p 1": 1})
     assert total.words() == "5 tokens in, 7 out, est $0.50 without 1 of them"

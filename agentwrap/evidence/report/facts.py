@@ -53,11 +53,6 @@ class Facts(msgspec.Struct):
         return self.policies[0].layers if len(self.policies) == 1 else ()
 
     @property
-    def no_policy(self) -> bool:
-        """Whether the run had no policy at all."""
-        return not self.policies
-
-    @property
     def mode(self) -> str:
         """Its mode."""
         return self.policies[0].mode if self.policies else "observe"
