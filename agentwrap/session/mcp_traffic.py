@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from agentwrap.events import ExchangeNews, Gap, Item, McpNews
+from agentwrap.events import ExchangeNews, Gap, Item, McpNews, ToolCall, ToolResult
 from agentwrap.policy.layers import Layer, attribution, pinned_digest
 
 if TYPE_CHECKING:
@@ -46,8 +46,10 @@ class McpTraffic:
         self._do(lambda decoder: decoder.exchange(news))
 
     def see(self, items: Iterable[Item]) -> None:
-        """What else the run tells, already put."""
-        self._do(lambda decoder: decoder.see(items))
+        """What else the run tells, already put. Only tools say something to a decoder, which takes 40 ms to load."""
+        tools = [item for item in items if isinstance(item, (ToolCall, ToolResult))]
+        if tools:
+            self._do(lambda decoder: decoder.see(tools))
 
     def finish(self, *, lost: bool) -> list[Item]:
         """Nothing more will come from the relay; the gateway may have more."""
