@@ -152,18 +152,25 @@ class Sessions:
             )
         )
         self._notice(session, rpc, data, at_ns, piece)
+        self._steps(session, rpc, told, at_ns, judged, ours=ours)
+        return told
+
+    def _steps(
+        self, session: Session, rpc: Rpc, told: Told, at_ns: int, judged: Sequence[McpJudged], *, ours: bool
+    ) -> None:
+        """What a message means for the calls of its parts, and what was judged about them."""
+        parts = rpc.parts if rpc.sort == "batch" else (rpc,)
         verdicts = {one.part: one for one in judged}
         for one in judged if rpc.sort != "request" else ():
             # An answer that does not go on is none to whoever asked.
             if one.part < len(parts) and parts[one.part].sort == "response":
                 self._refuse(told, one)
         for at, (part, call) in enumerate(zip(parts, told.calls, strict=True)):
-            tool = self._step(session, part, call, up, at_ns, verdicts.get(at), ours=ours)
+            tool = self._step(session, part, call, told.up, at_ns, verdicts.get(at), ours=ours)
             told.methods.append(part.method)
             told.tools.append(tool)
         for one in judged:
             self.judged(session, told, one)
-        return told
 
     def _body(self, rpc: Rpc, data: bytes) -> Body:
         if self._arguments == "digest" and any(one.method in _TAKE_ARGUMENTS for one in (rpc, *rpc.parts)):

@@ -148,6 +148,19 @@ def separation(
             test.unclear("it is not told who gave it", *rows)
         elif not persons:
             test.unclear("it is not told for whom the agent acts", *rows, about=answered.approver)
+    _told_by_the_recorder(test, noticed, found)
+    if same_user:
+        told = "approvals were" if same_user != 1 else "approval was"
+        test.note(
+            f"{same_user:,} {told} given by the user id that the run had, too: the kernel cannot tell these people "
+            "apart, and a name is what the approver said"
+        )
+    facts.limits(test, ("process",))
+    return test.result()
+
+
+def _told_by_the_recorder(test: Test, noticed: Mapping[int, str], found: Collection[str]) -> None:
+    """`found`: the questions of which the review has found it by itself."""
     refused = 0
     for seq, said in noticed.items():
         ask, _, became = said.partition(" ")
@@ -157,14 +170,6 @@ def separation(
             test.fails("the recorder told of a self-approval", seq, about=said)
     if refused:
         test.note(f"{count(refused, 'try', 'tries')} of whom the agent acts for to approve it: refused")
-    if same_user:
-        told = "approvals were" if same_user != 1 else "approval was"
-        test.note(
-            f"{same_user:,} {told} given by the user id that the run had, too: the kernel cannot tell these people "
-            "apart, and a name is what the approver said"
-        )
-    facts.limits(test, ("process",))
-    return test.result()
 
 
 def _is_among(name: str, names: Collection[str]) -> bool:
