@@ -86,8 +86,9 @@ def _anchor(text: str | None) -> notes.Note | None:
         return notes.parse(text.strip("\n") + "\n")
     except ValueError as error:
         raise AgentwrapError(
-            "usage", "the anchor is no checkpoint note", evidence=str(error), hint="agentwrap verify --head FILE"
-        ) from error
+            "usage", "the anchor is no checkpoint note", evidence="one is, to the letter, what `verify --head` prints",
+            hint="agentwrap verify --head FILE",
+        ) from error  # fmt: skip
 
 
 class _Judge:
