@@ -34,6 +34,8 @@ CASES = (
     "claude", "codex", "pi", "mini", "claude-sandbox", "codex-openai", "claude:mcp", "codex:mcp",
 )  # fmt: skip
 TIMEOUT_S = 300
+# Without, claude asks its model after 5 seconds, with the servers that have answered by then.
+PATIENT = tuple(f"{name}={TIMEOUT_S * 1000}" for name in ("MCP_CONNECT_TIMEOUT_MS", "MCP_TIMEOUT"))
 BEFORE = 'def greet(name):\n    return "helo, " + name\n\n\nif __name__ == "__main__":\n    print(greet("world"))\n'
 AFTER = BEFORE.replace("helo", "hello")
 # What each scenario tells the agent to run: a word of the shell's command line, and programs the shell has to start.
@@ -111,6 +113,7 @@ def run(
     `label` keeps runs of the same case apart. `settings`: NAME=VALUE of our environment, and so of the agent's.
     """
     agent, _, scenario = case.partition(":")
+    settings = (*settings, *PATIENT) if scenario == "mcp" else settings
     name = f"agentwrap-{case.replace(':', '-')}-{user}{label}"
     wrap = shlex.join([sys.executable, "-m", "agentwrap", "run", "-q", "-o", "{dir}/run.agentlog", *options, "--"])
     if settings:
