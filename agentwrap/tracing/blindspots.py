@@ -7,6 +7,7 @@ and of what family.
 import os
 import re
 import socket
+import stat
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,7 +27,8 @@ _ONLY_ANSWERS = re.compile(
     rb"^(/var)?/run/nscd/socket$|^/dev/log$|^/run/systemd/journal/|^/run/systemd/resolve/|^(/var)?/run/avahi-daemon/"
     rb"|^/run/systemd/userdb/|^(/var)?/run/setrans/"
 )
-_PIPE = re.compile(rb"/proc/(\d+)/(?:task/\d+/)?fd/pipe:\[\d+\]")
+_DESCRIPTOR = re.compile(rb"/proc/(\d+)/(?:task/\d+/)?fd/\d+")
+_LINKS_MAX = 40  # path_resolution(7)
 _OTHERS_MEMORY = re.compile(rb"^/proc/(\d+)/(?:task/\d+/)?mem$")
 _WORLD: tuple[CoverageKind, ...] = ("exec", "file-write", "connect")
 
@@ -75,7 +77,7 @@ class BlindSpots:
         self._there = there
         self._own: set[bytes] = set()
         self.pipe: Callable[[Process, tuple[int, int]], int] = lambda _process, _identity: 0
-        """Asked about another process's pipe (device, inode) that is opened: an errno, or 0."""
+        """Asked about a pipe (device, inode) that is opened by its name in /proc: an errno, or 0."""
 
     def bound(self, address: Address) -> None:
         """The tree itself serves this unix address."""
@@ -116,25 +118,33 @@ class BlindSpots:
             )
         return True
 
-    def pipe_by_link(self, process: Process, host: bytes) -> int:
-        """As `descriptor_of_another`, by a link of somebody's making."""
-        found = _PIPE.fullmatch(os.path.realpath(host))
-        if found is None or int(found[1]) == os.getpid():  # /proc/self is ours, and would be the program's
-            return 0
-        return self.descriptor_of_another(process, int(found[1]), host)
+    def pipe_by_link(self, process: Process, tid: int, host: bytes) -> int:
+        """As `descriptor`, by links of somebody's making, as /dev/stdin is one."""
+        for _ in range(_LINKS_MAX):
+            target = os.path.join(os.path.dirname(host), os.readlink(host))
+            folder = os.path.realpath(os.path.dirname(target))
+            # /proc/self is ours here, and the program's for it.
+            folder = re.sub(rb"^/proc/%d(?=/)" % os.getpid(), b"/proc/%d" % tid, folder)
+            host = folder + b"/" + os.path.basename(target)
+            found = _DESCRIPTOR.fullmatch(host)
+            if found is not None:
+                return self.descriptor(process, int(found[1]), host)
+            if not os.path.islink(host):
+                break
+        return 0
 
-    def descriptor_of_another(self, process: Process, tid: int, host: bytes) -> int:
+    def descriptor(self, process: Process, tid: int, host: bytes) -> int:
         """A descriptor without a path is opened by its name in /proc, `host`. An errno, 0 where it may be.
 
         Tell where it is another process's: a pipe is one's own from then on (proc_pid_fd(5)).
         """
-        if os.path.exists(f"/proc/{process.pid}/task/{tid}"):
-            return 0
         try:
             status = os.stat(host)
         except OSError:
             return 0  # nothing is there, or nobody may look
-        if process.once(f"descriptor {tid}"):
+        if not stat.S_ISFIFO(status.st_mode):
+            return 0
+        if not os.path.exists(f"/proc/{process.pid}/task/{tid}") and process.once(f"descriptor {tid}"):
             self._sink(
                 ProcessReach(
                     at_ns=self._now(), span=process.span, pid=process.pid, call="open /proc/PID/fd", target=tid

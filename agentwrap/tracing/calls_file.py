@@ -69,7 +69,7 @@ class FileCalls:
                 meant = descriptor_meant(found)
                 if meant is not None:
                     link, found = found.host, locate_descriptor(*meant, foreign=process.foreign)
-                    if found is None and (number := self._blind.descriptor_of_another(process, meant[0], link)):
+                    if found is None and (number := self._blind.descriptor(process, meant[0], link)):
                         raise RefusedError(number)
         if found is None:
             raise FileNotFoundError
@@ -87,7 +87,7 @@ class FileCalls:
             place = self.place(process, tid, arguments, at)
             if place.path.startswith((b"/dev/", b"/proc/")):
                 self._special(process, place, flags)
-            elif os.path.islink(place.host) and (number := self._blind.pipe_by_link(process, place.host)):
+            elif os.path.islink(place.host) and (number := self._blind.pipe_by_link(process, tid, place.host)):
                 return number
             self._files.opening(self._who(process, tid), place, flags, mode)
         elif self._reads:

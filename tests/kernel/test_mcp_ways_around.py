@@ -31,7 +31,7 @@ with open("reached", "a") as reached:
 """
 # Says one message that is allowed, then one that is not, by the way that it is told; the server's words follow.
 CLIENT = """
-import json, os, subprocess, sys
+import ctypes, json, os, subprocess, sys
 way, *words = sys.argv[1:]
 
 def call(number, tool):
@@ -53,6 +53,11 @@ try:
         if way == "link":
             os.symlink(path, "link")
             path = "link"
+        if way in ("taken", "own link"):
+            pidfd = os.pidfd_open(server.pid)
+            taken = ctypes.CDLL(None, use_errno=True).syscall(438, pidfd, 0, 0)  # pidfd_getfd(2)
+            assert taken >= 0, ctypes.get_errno()
+            path = f"/dev/fd/{taken}" if way == "own link" else f"/proc/self/fd/{taken}"
         sink = os.open(path, os.O_WRONLY)
     os.write(sink, call(2, "delete"))
     server.stdout.readline()
@@ -108,7 +113,7 @@ def test_a_server_within_another_is_judged_by_its_own_rules(world: World, inner:
     assert sorted(row.data["server"] for row in world.rows("mcp.session")) == ["notes", "other"]
 
 
-@pytest.mark.parametrize("way", ["path", "folder", "link"])
+@pytest.mark.parametrize("way", ["path", "folder", "link", "taken", "own link"])
 def test_a_servers_input_is_not_opened_past_who_judges_it(world: World, way: str) -> None:
     assert world.run(way, sys.executable, "server.py") == "refused"
     assert world.reached() == [1]

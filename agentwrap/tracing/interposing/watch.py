@@ -75,7 +75,7 @@ class Interposer:
         self.begins: Callable[[tuple[bytes, ...], int], None] = lambda _argv, _pid: None
         """Hears of each program, by its words and process, before anybody is asked about it."""
         self._errands = Errands(listener)
-        self._given: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._given: OrderedDict[tuple[int, int], tuple[bytes, str]] = OrderedDict()  # name and span of the server
         self._by_hand: OrderedDict[str, bytes] = OrderedDict()
         self._asked: tuple[Process, bytes, tuple[bytes, ...]] | None = None
         self.injecting: set[int] = set()
@@ -135,9 +135,12 @@ class Interposer:
         return self._errands.answer(request, tid, number)
 
     def written_past(self, process: Process, identity: tuple[int, int]) -> int:
-        """A pipe of another process is opened by its name in /proc, past who relays: an errno, 0 if it may be."""
-        name = self._given.get(identity)
-        if name is None:
+        """A pipe is opened by its name in /proc: an errno, 0 if it may be. A server's own input is only its own."""
+        name, server = self._given.get(identity, (b"", ""))
+        above: Process | None = process
+        while above is not None and above.span != server:
+            above = above.parent
+        if not name or above is not None:
             return 0
         if not self._gated:
             if process.once("written past"):
@@ -198,7 +201,7 @@ class Interposer:
             return None
         before = self._given.get(standard.input.identity)
         # A server of ours within another: one session, unless rules about this one are not those that it is under.
-        if before is not None and (before == server.name or not self._gated):
+        if before is not None and (before[0] == server.name or not self._gated):
             return None
         kinds = {one.kind for one in standard}
         if kinds <= set(_STREAMS):
@@ -259,7 +262,7 @@ class Interposer:
         return give_to_relay
 
     def _know(self, process: Process, server: Server, identity: tuple[int, int]) -> None:
-        self._given[identity] = server.name
+        self._given[identity] = server.name, process.span
         if len(self._given) > _MOST_KNOWN:
             self._given.popitem(last=False)
         if process.parent is None:
