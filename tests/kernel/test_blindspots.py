@@ -113,7 +113,7 @@ int main(void) {
 def test_a_block_device_opened_for_writing_is_a_gap(tmp_path: Path) -> None:
     if not is_root():
         pytest.skip("needs a device node of the test's own")
-    node = "/dev/agentwrap-test"
+    node = f"/dev/agentwrap-test-{os.getpid()}"
     try:
         os.mknod(node, 0o60600, os.makedev(240, 77))  # a local number that no driver has: the open fails
     except PermissionError:
