@@ -279,6 +279,7 @@ def coverage(servers: Servers, *, relayed: str, gated: bool, model: Coverage) ->
     named = len(servers.urls)
     by_url = f"{named} declared by URL; others are" if named else "servers are"
     note = f"{by_url} known by what is said; read where model traffic is"
+    note += "" if model.tier == "witness" else ", and not what the run itself serves"
     seen = model.tier != "none" and model.mechanism != "base-url"
     if not seen:
         return [stdio, Coverage(at_ns=0, what="mcp-http", tier="none", mechanism="", note=model.note)]
