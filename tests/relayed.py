@@ -192,5 +192,5 @@ def write_until_refused(fd: int, data: bytes = b"anybody?\n") -> bool:
     try:
         while True:
             os.write(fd, data)
-    except BrokenPipeError:
+    except (BrokenPipeError, ConnectionResetError):  # the latter from a unix socket whose reader left bytes unread
         return True
