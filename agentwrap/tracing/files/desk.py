@@ -148,7 +148,7 @@ class Desk:
         pending.before = Snapshot(before.state, None, before.key, before.signature, before.racy)
 
     def settle_if_due(self, pending: Pending) -> bool:
-        """Look now unless it is looked at too often, or a call is still to change or take it. Returns whether it was."""
+        """Look now unless it is looked at too often, or a call is to change or take it yet. Returns whether it was."""
         if self.now() < pending.due_ns or (pending.calls and _as_before(pending)) or self.leaving(pending.host):
             return False
         self.settle(pending)
