@@ -2,8 +2,23 @@
 
 import threading
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+
+def waited_ns(supervisor: int) -> int:
+    """How long the threads of a supervisor and its tracer have waited for a processor (proc(5), schedstat)."""
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    tracers = [pid for pid in children if Path(f"/proc/{pid}/comm").read_text() == "aw-tracer\n"]
+    found = 0
+    for pid in (str(supervisor), *tracers):
+        for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            try:
+                found += int(file.read_text().split()[1])
+            except (OSError, IndexError):
+                continue  # gone, or a kernel that does not count
+    return found
 
 
 class Bystander(threading.Thread):
