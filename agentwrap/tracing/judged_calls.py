@@ -15,11 +15,11 @@ from agentwrap.tracing.processes import Process
 from agentwrap.tracing.tracee import (
     AT_FDCWD,
     FAILS_BY_ITSELF,
+    NOT_FOR_US,
     Memory,
     descriptor_meant,
     locate,
     locate_descriptor,
-    refused,
     signed,
 )
 
@@ -55,7 +55,7 @@ class JudgedCalls:
             except RefusedError as closed:
                 return closed.number
             except OSError as error:
-                if error.errno in FAILS_BY_ITSELF or refused(error):
+                if error.errno in FAILS_BY_ITSELF or error.errno in NOT_FOR_US:
                     raise
                 number = self._questions.unclear(process, call)
             except Exception:

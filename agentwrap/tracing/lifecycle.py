@@ -19,7 +19,7 @@ from agentwrap.tracing.gaps import gap_of
 from agentwrap.tracing.image import Image, look
 from agentwrap.tracing.observer import Observer
 from agentwrap.tracing.processes import Process
-from agentwrap.tracing.tracee import Memory
+from agentwrap.tracing.tracee import NOT_FOR_US, Memory, refused
 
 _SEEN_SECRETS = 4096
 
@@ -78,7 +78,8 @@ class Lifecycle:
         try:
             image = look(process.pid)
         except OSError as error:
-            if error.errno not in (2, 3):  # ENOENT, ESRCH: killed in its exec; its exit is told
+            gone = error.errno in NOT_FOR_US and not refused(error, process.pid)
+            if not gone and error.errno not in (2, 3):  # ENOENT, ESRCH: killed in its exec; its exit is told
                 could_hide = "which program this process runs"
                 self._sink(gap_of(process, self._now(), "exec", "not-dumpable", could_hide, str(error)))
             return None

@@ -16,7 +16,7 @@ from agentwrap.tracing.files.tracker import FileTracker
 from agentwrap.tracing.gaps import gap_of
 from agentwrap.tracing.processes import Process
 from agentwrap.tracing.syscalls import watched
-from agentwrap.tracing.tracee import FAILS_BY_ITSELF, Memory, refused
+from agentwrap.tracing.tracee import FAILS_BY_ITSELF, NOT_FOR_US, Memory, refused
 
 if TYPE_CHECKING:
     from agentwrap.tracing.judging import StopJudge
@@ -81,8 +81,10 @@ class Observer:
             return closed.number
         except OSError as error:
             # A path that does not exist, a bad pointer, a task that died: the call fails by itself, nothing is missed.
-            if refused(error):
+            if refused(error, tid):
                 return self._unreadable(process, name, error)
+            if error.errno in NOT_FOR_US:  # nobody waits for it any more
+                return 0 if self._judge is None else errno.EPERM
             if error.errno not in FAILS_BY_ITSELF:
                 self._unresolved(process, name, error)
         except Exception as error:

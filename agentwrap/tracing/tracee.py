@@ -30,9 +30,26 @@ FAILS_BY_ITSELF = frozenset(
 )
 
 
-def refused(error: OSError) -> bool:
-    """The kernel would not let us look (not dumpable, other user), rather than: there is nothing to look at."""
-    return error.errno in (errno.EPERM, errno.EACCES)
+_PF_EXITING = 0x4  # include/linux/sched.h
+NOT_FOR_US = frozenset((errno.EPERM, errno.EACCES))
+
+
+def refused(error: OSError, tid: int) -> bool:
+    """The kernel would not let us look (not dumpable, other user), rather than: there is nothing to look at.
+
+    Who is no root is refused a look at a thread that is just ending, too: it has no memory any more that could allow it
+    (ptrace(2), access mode checking), or is gone before its link is followed. Its reported call is not made then.
+    """
+    return error.errno in NOT_FOR_US and not _is_ending(tid)
+
+
+def _is_ending(tid: int) -> bool:
+    try:
+        with open(f"/proc/{tid}/stat", "rb") as file:
+            words = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return True
+    return bool(int(words[6]) & _PF_EXITING)  # proc_pid_stat(5), the ninth field
 
 
 def signed(value: int) -> int:

@@ -114,6 +114,39 @@ def test_calls_come_out_as_they_do_bare(guarded: Guarded, binaries: Any, bits: i
     assert ran.gaps == (["shared-descriptors"] if bits == 32 and "--stops" not in options else [])
 
 
+ENDING = """
+import os, signal, socket, threading
+def ask():
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setblocking(False)
+    while True:
+        try:
+            sock.recvfrom(10)
+        except BlockingIOError:
+            pass
+for _ in range(80):
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        for _ in range(12):
+            threading.Thread(target=ask, daemon=True).start()
+        os.write(write, b".")
+        signal.pause()
+    os.read(read, 1)
+    os.kill(child, signal.SIGTERM)
+    os.wait()
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("options", WAYS[:2])
+def test_threads_that_are_killed_in_a_call_are_no_gap(guarded: Guarded, options: tuple[str, ...]) -> None:
+    """Who is no root may not look at a thread that is just ending: it is not kept from us, it makes no call any more."""
+    ran = guarded(sys.executable, "-c", ENDING, options=options)
+    assert (ran.status, ran.stdout) == (0, "ended\n")
+    assert ran.gaps == []
+
+
 @each
 def test_closed_sockets_hold_no_port(guarded: Guarded, binaries: Any, bits: int, options: tuple[str, ...]) -> None:
     ran = guarded(binaries(bits), "ports", options=options)

@@ -39,7 +39,7 @@ def read(memory: Memory, tid: int, address: int, size: int) -> bytes:
     try:
         data = memory.read(tid, address, size)
     except OSError as error:
-        raise (error if refused(error) else fail(errno.EFAULT)) from None
+        raise (error if refused(error, tid) else fail(errno.EFAULT)) from None
     if len(data) < size:
         raise fail(errno.EFAULT)
     return data

@@ -138,7 +138,8 @@ class Guard:
         try:
             return self._performed(handler, call, arguments)
         except OSError as error:
-            if refused(error) and not isinstance(error, UnavailableError) and call.process.once("guard unreadable"):
+            unreadable = refused(error, call.tid) and not isinstance(error, UnavailableError)
+            if unreadable and call.process.once("guard unreadable"):
                 self._told.gap(
                     call.process,
                     "connect",
