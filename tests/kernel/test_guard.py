@@ -141,7 +141,7 @@ print("ended")
 
 @pytest.mark.parametrize("options", WAYS[:2])
 def test_threads_that_are_killed_in_a_call_are_no_gap(guarded: Guarded, options: tuple[str, ...]) -> None:
-    """Who is no root may not look at a thread that is just ending: it is not kept from us, it makes no call any more."""
+    """Who is no root may not look at a thread that is just ending. That is not kept from us: it makes no call."""
     ran = guarded(sys.executable, "-c", ENDING, options=options)
     assert (ran.status, ran.stdout) == (0, "ended\n")
     assert ran.gaps == []
