@@ -125,17 +125,22 @@ def test_several_threads_lose_nothing() -> None:
                     sender.flush()
 
         threads = [threading.Thread(target=put, args=(n * 1000,)) for n in range(4)]
-        for thread in threads:
+
+        def end() -> None:
+            for thread in threads:
+                thread.join()
+            sender.flush()
+            ours.shutdown(socket.SHUT_WR)
+
+        ending = threading.Thread(target=end)
+        for thread in (*threads, ending):
             thread.start()
         reader = FrameReader()
         got: list[int] = []
-        while len(got) < 4000:
-            if not any(thread.is_alive() for thread in threads):
-                sender.flush()
-            for batch in reader.feed(theirs.recv(1 << 20)):
+        while data := theirs.recv(1 << 20):
+            for batch in reader.feed(data):
                 got += [message.status for message in batch if isinstance(message, MainEnded)]
-        for thread in threads:
-            thread.join()
+        ending.join()
     assert sorted(got) == list(range(4000))
     for n in range(4):  # each thread's own order is kept
         assert [value for value in got if value // 1000 == n] == list(range(n * 1000, n * 1000 + 1000))
