@@ -125,7 +125,9 @@ def _become(build: Build, first: First, channel: socket.socket, parent: int, *, 
     except BaseException as error:
         status = _FAILED
         if SUPERVISOR in sockets:
-            _report(sockets[SUPERVISOR], error)
+            from agentwrap.tracing.wire import tell_fault
+
+            tell_fault(sockets[SUPERVISOR], "gateway", error)
     os._exit(status)
 
 
@@ -209,17 +211,3 @@ def _hear(channel: socket.socket) -> Sockets:
         os.set_inheritable(descriptor, False)
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     return dict(zip(names.decode().split("\n"), sockets, strict=True)) if names else {}
-
-
-def _report(supervisor: socket.socket, error: BaseException) -> None:
-    import traceback
-
-    from agentwrap.tracing.wire import Failed, Sender
-
-    sender = Sender(supervisor)
-    text = "".join(traceback.format_exception(error))
-    sender.put(Failed(step="gateway", errno=0, detail=text.encode("utf-8", "backslashreplace")))
-    try:
-        sender.flush()
-    except OSError:
-        pass  # the supervisor is gone as well

@@ -11,7 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from agentwrap.events import McpJudged
 from agentwrap.events.egress import AskWaiting
+from agentwrap.events.mcp_news import McpVerdict
 from agentwrap.mcp import answers
 from agentwrap.mcp.normal_form import tool_digest
 from agentwrap.mcp.strict import CANCELLED, Message, listed_tools, loose, read
@@ -62,6 +64,34 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     question: bytes = b""
     arguments: bytes = b""
     ruled: bool = False  # a rule spoke, so that it is told (`McpJudged`) also where it passes
+
+    def because(self, why: bytes) -> "Verdict":
+        """The same with one more reason."""
+        return msgspec.structs.replace(self, why=b"; ".join(filter(None, (self.why, why))))
+
+    def judged(
+        self, what: McpVerdict, *, by: "Gate", at_ns: int, up: bool, ask: str, session: int = 0, line: int = 0,
+        exchange: int = 0,
+    ) -> McpJudged:  # fmt: skip
+        """As the supervisor is told of it. `by`: the gate that said it, or one with the same layers."""
+        return McpJudged(
+            session=session,
+            line=line,
+            exchange=exchange,
+            at_ns=at_ns,
+            up=up,
+            part=self.part,
+            verdict=what,
+            rule=self.rule,
+            why=self.why,
+            change=self.change,
+            method=self.method,
+            tool=self.tool,
+            digest=self.digest,
+            ask=ask,
+            agent=by.agent,
+            on_behalf_of=by.on_behalf_of,
+        )
 
 
 _PASSED = Verdict()

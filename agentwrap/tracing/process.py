@@ -8,7 +8,7 @@ from typing import NoReturn
 from agentwrap.launching import attendant
 from agentwrap.launching.child import ChildPlan
 from agentwrap.tracing.tracer import Tracer, TracerSettings
-from agentwrap.tracing.wire import Failed, Sender
+from agentwrap.tracing.wire import tell_fault
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -28,17 +28,5 @@ def main(channel: socket.socket, plan: ChildPlan, settings: TracerSettings, pare
         status = 125
     except BaseException as error:
         status = 125
-        _report_fault(channel, error)
+        tell_fault(channel, "tracer", error)
     os._exit(status)
-
-
-def _report_fault(channel: socket.socket, error: BaseException) -> None:
-    import traceback
-
-    text = "".join(traceback.format_exception(error))
-    sender = Sender(channel)
-    sender.put(Failed(step="tracer", errno=0, detail=text.encode("utf-8", "backslashreplace")))
-    try:
-        sender.flush()
-    except OSError:
-        pass  # the supervisor is gone as well

@@ -129,6 +129,23 @@ class Sender:
                 self._channel.sendall(frame)
 
 
+def tell_fault(channel: socket, step: str, error: BaseException) -> None:
+    """The last words of a process beside the agent that cannot go on: `Failed`, with its traceback as the detail.
+
+    Says nothing where the supervisor is gone as well.
+    """
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    sender = Sender(channel)
+    sender.put(Failed(step=step, errno=0, detail=text.encode("utf-8", "backslashreplace")))
+    try:
+        channel.setblocking(True)  # none of them is put off by a supervisor that is slow
+        sender.flush()
+    except OSError:
+        pass
+
+
 class FrameReader:
     """Frames out of a byte stream. Pure: feed bytes, get lists of messages. Raises ValueError on a broken stream."""
 

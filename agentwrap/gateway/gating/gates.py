@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import trio
 
-from agentwrap.events import McpJudged, McpSaid
+from agentwrap.events import McpSaid
 from agentwrap.events.exchange import OfMcp
 from agentwrap.events.mcp_news import McpVerdict
 from agentwrap.gateway.asking import Asks
@@ -85,8 +85,7 @@ class Gates:
         rules = [rule for layer in self._layers for rule in layer.policy.mcp.rules]
         self._named = {rule.server.text.encode() for rule in rules if rule.server.literal}
         self.enforces = bool(self._layers) and mode_of(self._layers) != "observe"
-        nobody = Gate(self._layers, b"")
-        self._agent, self._on_behalf_of = nobody.agent, nobody.on_behalf_of
+        self._nobody = Gate(self._layers, b"")
 
     def of(self, server: bytes) -> Gate:
         """The rules for one server; the same object for all connections to it."""
@@ -179,24 +178,8 @@ class Gates:
         self, exchange: int, verdict: Verdict, what: McpVerdict, *, up: bool, why: bytes = b"", ask: str = ""
     ) -> None:
         """A judgement."""
-        self.link.put(
-            McpJudged(
-                exchange=exchange,
-                at_ns=self.now(),
-                up=up,
-                part=verdict.part,
-                verdict=what,
-                rule=verdict.rule,
-                why=b"; ".join(filter(None, (verdict.why, why))),
-                change=verdict.change,
-                method=verdict.method,
-                tool=verdict.tool,
-                digest=verdict.digest,
-                ask=ask,
-                agent=self._agent,
-                on_behalf_of=self._on_behalf_of,
-            )
-        )
+        verdict = verdict.because(why)
+        self.link.put(verdict.judged(what, by=self._nobody, at_ns=self.now(), up=up, ask=ask, exchange=exchange))
 
     def tell_passing(self, exchange: int, verdicts: Sequence[Verdict], *, up: bool) -> None:
         """What rules say of a message that goes on."""

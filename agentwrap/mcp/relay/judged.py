@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from agentwrap.events import AskWaiting, McpBytes, McpJudged, McpSaid
+from agentwrap.events import AskWaiting, McpBytes, McpSaid
 from agentwrap.events.mcp_news import McpVerdict
 from agentwrap.mcp.framing import Lines
 from agentwrap.mcp.gate import Gate, Verdict
@@ -168,7 +168,7 @@ class Judged:
             return _Act("pass", line)
         held = Held(way.up, number, line, verdict, self._progress, self._settle)
         if refusal := self._asks.begin(held).encode():
-            self._tell(way.up, number, _because(verdict, refusal), "deny")
+            self._tell(way.up, number, verdict.because(refusal), "deny")
             return _Act("refuse", self._gate.refused(verdict, refusal))
         self._held.append(held)
         self._tell(way.up, number, verdict, "hold", held.ask)
@@ -199,7 +199,7 @@ class Judged:
         way, told = self._way(held.up), _TOLD[answered]
         denied = b"a human denied it" + (b": " + held.reason if held.reason else b"")
         why = {"approved": b"", "refused": denied, "expired": b"nobody answered in time"}[told]
-        self._tell(held.up, held.line, _because(held.verdict, why), told, held.ask)
+        self._tell(held.up, held.line, held.verdict.because(why), told, held.ask)
         self._link.send()
         if told == "approved":
             self._told_said(way, way.send(held.data))
@@ -209,7 +209,7 @@ class Judged:
     def _withdraw(self, held: Held, reason: bytes) -> None:
         self._held.remove(held)
         self._asks.withdraw(held, reason)
-        self._tell(held.up, held.line, _because(held.verdict, reason), "cancelled", held.ask)
+        self._tell(held.up, held.line, held.verdict.because(reason), "cancelled", held.ask)
 
     def _waiting(self, up: bool, identity: bytes) -> Held | None:
         fitting = (held for held in self._held if held.up is up and held.verdict.id == identity)
@@ -234,15 +234,6 @@ class Judged:
         self._link.put(McpBytes(self._about.number, self._about.now(), way.up, data))
 
     def _tell(self, up: bool, line: int, verdict: Verdict, what: McpVerdict, ask: str = "") -> None:
-        self._link.put(
-            McpJudged(
-                session=self._about.number, at_ns=self._about.now(), up=up, line=line, part=verdict.part, verdict=what,
-                rule=verdict.rule, why=verdict.why, change=verdict.change, method=verdict.method, tool=verdict.tool,
-                digest=verdict.digest, ask=ask, agent=self._gate.agent, on_behalf_of=self._gate.on_behalf_of,
-            )
-        )  # fmt: skip
-
-
-def _because(verdict: Verdict, why: bytes) -> Verdict:
-    """The same with one more reason."""
-    return msgspec.structs.replace(verdict, why=b"; ".join(filter(None, (verdict.why, why))))
+        about = self._about
+        where = {"session": about.number, "line": line}
+        self._link.put(verdict.judged(what, by=self._gate, at_ns=about.now(), up=up, ask=ask, **where))

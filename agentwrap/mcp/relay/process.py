@@ -40,8 +40,10 @@ def become(channel: socket.socket, supervisor: socket.socket, settings: Settings
 
             serve.run(channel, supervisor, settings)
     except BaseException as error:
+        from agentwrap.tracing.wire import tell_fault
+
         status = _FAILED
-        _report(supervisor, error)
+        tell_fault(supervisor, "mcp relay", error)
     os._exit(status)
 
 
@@ -58,18 +60,3 @@ def _sleep(channel: socket.socket, supervisor: socket.socket) -> bool:
             waiting.unregister(channel)  # the tracer is gone
         elif supervisor.fileno() in ready:
             return False
-
-
-def _report(supervisor: socket.socket, error: BaseException) -> None:
-    import traceback
-
-    from agentwrap.tracing.wire import Failed, Sender
-
-    text = "".join(traceback.format_exception(error))
-    sender = Sender(supervisor)
-    sender.put(Failed(step="mcp relay", errno=0, detail=text.encode("utf-8", "backslashreplace")))
-    try:
-        supervisor.setblocking(True)
-        sender.flush()
-    except OSError:
-        pass  # the supervisor is gone as well

@@ -67,11 +67,6 @@ class Way:
         """Whether nothing goes through it any more."""
         return self._sink is None
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether whoever gives the bytes gives no more."""
-        return self._source is None
-
     def look(self) -> None:
         """Watch what has to be watched now."""
         source, sink = self._source, self._sink
