@@ -108,6 +108,7 @@ class ControlServer:
     def _serve(self) -> None:
         listening = True
         while not self._closing:
+            looked_at = time.monotonic()
             for key, _ in self._selector.select(self._patience_s()):
                 if key.fileobj is self._listener:
                     self._accept()
@@ -115,7 +116,7 @@ class ControlServer:
                     self._move(self._connections[key.fd])
                 else:
                     os.eventfd_read(self._wake)
-            self._drop_late()
+            self._drop_late(looked_at)
             self._expire()
             has_room = len(self._connections) < MAX_CONNECTIONS
             if has_room != listening:
@@ -251,7 +252,7 @@ class ControlServer:
             self._selector.unregister(connection.socket)
             connection.close()
 
-    def _drop_late(self) -> None:
-        now = time.monotonic()
-        for connection in [one for one in self._connections.values() if now > one.deadline]:
+    def _drop_late(self, looked_at: float) -> None:
+        # Late is who had said nothing more when we last looked: what came while we ourselves were held up is heard.
+        for connection in [one for one in self._connections.values() if looked_at > one.deadline]:
             self._drop(connection)

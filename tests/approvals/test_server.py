@@ -36,7 +36,8 @@ FACTS_WITH_POLICIES = RunFacts(
 ASKER = """
 import sys
 from pathlib import Path
-from agentwrap.approvals import client, messages
+from agentwrap.approvals import client, folder, messages
+folder.connect.__defaults__ = (300.0,)
 reply = client.ask(Path(sys.argv[1]), messages.GiveAnswer("a1", "once", "mallory"))
 print(type(reply).__name__, getattr(reply, "why", ""), flush=True)
 """
@@ -89,6 +90,13 @@ class Served:
         connection = folder.connect(self.path)
         assert connection is not None
         return connection
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here is about how long a slow machine may take."""
+    monkeypatch.setattr(server, "CONNECTION_S", 300.0)
+    monkeypatch.setattr(folder.connect, "__defaults__", (300.0,))
 
 
 @pytest.fixture
@@ -284,7 +292,7 @@ def test_a_number_that_was_used_again_is_not_who_connected(
     with (
         folder.listen(tmp_path / "run" / "3f2a") as listener,
         subprocess.Popen([sys.executable, "-c", code, tmp_path / "run" / "3f2a"], stdin=subprocess.PIPE) as other,
-        subprocess.Popen(["sleep", "60"]) as later,
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as later,
     ):
         listener.setblocking(True)
         with listener.accept()[0] as accepted:
@@ -328,6 +336,7 @@ def test_root_may_answer_for_a_plain_user(plain_user: Callable[..., "subprocess.
     code = (
         "import sys; from pathlib import Path\n"
         "from agentwrap.approvals import server, messages, registry\n"
+        "server.CONNECTION_S = 300.0\n"
         "known = registry.Registry(); known.add(registry.Waiting('a1', 'q', 'w', 0, 100))\n"
         "one = server.ControlServer(Path(sys.argv[1]), known, lambda pid: False,\n"
         "    lambda one: print(one.waiting.ask, one.outcome, one.approver, one.uid),\n"
@@ -381,11 +390,27 @@ def test_an_endless_line_is_cut_off(served: Served) -> None:
 
 
 def test_silent_connections_do_not_keep_others_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said by the time that its turn comes is heard: the server is kept busy until all of them wait."""
     monkeypatch.setattr(server, "CONNECTION_S", 0.2)
+    go_on = threading.Event()
+    served.before_judging = lambda: go_on.wait(300)
     silent = [served.raw() for _ in range(server.MAX_CONNECTIONS + 20)]
-    assert isinstance(served.ask(), Pending)
+    with served.raw() as asking:
+        asking.sendall(encode(AskPending()))
+        go_on.set()
+        assert b'"pending"' in rest_of(asking)
     for one in silent:
         one.close()
+
+
+def test_what_came_while_the_server_was_held_up_is_heard(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "CONNECTION_S", 0.0)  # the deadline has passed as soon as it is taken
+    go_on = threading.Event()
+    served.before_judging = lambda: go_on.wait(300)
+    with served.raw() as asking:
+        asking.sendall(encode(AskPending()))
+        go_on.set()
+        assert b'"pending"' in rest_of(asking)
 
 
 def test_a_peer_that_goes_away_in_the_middle_is_forgotten(served: Served) -> None:
@@ -405,18 +430,20 @@ def test_a_request_that_comes_byte_by_byte_is_understood(served: Served) -> None
         assert b'"pending"' in rest_of(connection)
 
 
-def test_a_reader_that_does_not_read_is_dropped_and_long_lists_arrive(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "CONNECTION_S", 2.0)
+def test_a_reader_that_does_not_read_is_dropped_and_long_lists_arrive(served: Served) -> None:
     with served.server.lock:
         for number in range(256):
             served.registry.add(Waiting(f"a{number}", "q" * 4000, "w" * 1000, 0, 100))
     with served.raw() as slow:
         slow.sendall(encode(AskPending()))
+        assert slow.recv(1, socket.MSG_PEEK)  # it is being told, as far as there is room
         reply = served.ask()
         assert isinstance(reply, Pending)
         assert len(reply.waiting) == 256
+        for one in list(served.server._connections.values()):
+            one.deadline = 0.0
+        assert isinstance(served.ask(), Pending)  # taken in one turn of the server's, told in a later one
+        assert not rest_of(slow).endswith(b"\n")
 
 
 # The end
@@ -439,6 +466,7 @@ def test_a_killed_run_leaves_a_socket_that_the_next_one_removes(tmp_path: Path) 
     code = (
         "import sys; from pathlib import Path\n"
         "from agentwrap.approvals import server, messages, registry\n"
+        "server.CONNECTION_S = 300.0\n"
         "one = server.ControlServer(Path(sys.argv[1]), registry.Registry(), lambda pid: False, lambda one: None,\n"
         "    facts=messages.RunFacts('3f2a'), now=lambda: 1)\n"
         "one.start(); print('ready', flush=True); sys.stdin.read()"
