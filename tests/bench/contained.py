@@ -16,9 +16,9 @@ sys.path.insert(0, str(TESTS))
 
 from place import DENIED_HOST, FAR, HOST, WEB_PORT  # noqa: E402
 
-CURL = ("curl", "-sf", "-m", "20", "-o", "/dev/null")
-COMMANDS = {"true": ["true"], "curl": [*CURL, f"http://{HOST}:{WEB_PORT}/"]}
-DENIED = [*CURL, f"http://{DENIED_HOST}:{WEB_PORT}/"]
+CURL = ("curl", "-sf", "-o", "/dev/null", "-m")
+COMMANDS = {"true": ["true"], "curl": [*CURL, "300", f"http://{HOST}:{WEB_PORT}/"]}
+DENIED = [*CURL, "20", f"http://{DENIED_HOST}:{WEB_PORT}/"]
 
 
 def outside(program: list[str]) -> int:

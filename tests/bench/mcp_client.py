@@ -77,7 +77,7 @@ class Server:
     def close(self) -> None:
         os.close(self.write)
         os.close(self.read)
-        if self._process.wait(30):
+        if self._process.wait(300):
             raise SystemExit(f"the server ended with {self._process.returncode}")
 
 
@@ -116,7 +116,7 @@ def pipelined(servers: list[Server], count: int) -> float:
         ready.register(one.read, select.POLLIN)
     began = time.perf_counter()
     while left:
-        for fd, _ in ready.poll(60_000) or sys.exit("nothing moves any more"):
+        for fd, _ in ready.poll(600_000) or sys.exit("nothing moves any more"):
             if fd in left:
                 left[fd] -= os.read(fd, 1 << 16).count(b"\n")
                 if left[fd] <= 0:

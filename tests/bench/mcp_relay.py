@@ -69,7 +69,7 @@ class Bench:
         (folder / ".mcp.json").write_text(json.dumps(declared))
         (folder / "policy.toml").write_text(POLICY)
 
-    def run(self, prefix: list[str], between: list[str], patience_s: float = 240, **more: Any) -> Sample:
+    def run(self, prefix: list[str], between: list[str], patience_s: float = 3000, **more: Any) -> Sample:
         client = [sys.executable, str(HERE / "mcp_client.py"), json.dumps({**self.sizes, **more})]
         done = subprocess.run(
             [*prefix, *client, *between, *self.server], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,

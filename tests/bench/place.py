@@ -100,7 +100,7 @@ class Place:
         """Run a program in there."""
         if plain:
             argv = [*as_plain(), *argv]
-        options = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": 60, **more}
+        options = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": 900, **more}
         home = self.plain_home if plain else self.home
         return self.net.run(argv, env=self.environment(plain=plain), cwd=home, **options)
 

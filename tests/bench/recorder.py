@@ -35,7 +35,7 @@ def events_per_second(count: int, path: Path) -> float:
     pump.start()
     for batch in batches:
         pump.put(batch)
-    closed = pump.flush_and_close(120)
+    closed = pump.flush_and_close(600)
     elapsed = time.perf_counter() - began
     found = sum(measure.counts(path).values())
     if not closed or found < made:
@@ -74,8 +74,11 @@ def memory(count: int, agentwrap: Sequence[str], folder: Path) -> dict[str, floa
         compiled(run, "loop", LOOP)
         home, out = run / "home", run / "out.agentlog"
         home.mkdir()
-        command = [*agentwrap, "run", "-q", "-o", str(out), "--", "./loop", str(count)]
-        process = subprocess.Popen(command, cwd=run, env=measure.environment(home), stdin=subprocess.DEVNULL)
+        # It begins when both were seen once: however short it is, and however seldom we come to look.
+        loop = ["sh", "-c", f"read -r _; exec ./loop {count}"]
+        command = [*agentwrap, "run", "-q", "-o", str(out), "--", *loop]
+        process = subprocess.Popen(command, cwd=run, env=measure.environment(home), stdin=subprocess.PIPE)
+        assert process.stdin is not None
         samples: list[tuple[int, int, int]] = []
         tracer = 0
         while process.poll() is None:
@@ -84,6 +87,9 @@ def memory(count: int, agentwrap: Sequence[str], folder: Path) -> dict[str, floa
             mine, other = _high_water(process.pid), _high_water(tracer) if tracer else (0, 0)
             if mine[0] and other[0]:
                 samples.append((mine[0], other[0], mine[1] + other[1]))
+                if len(samples) == 1:
+                    process.stdin.write(b"\n")
+                    process.stdin.close()
             time.sleep(0.1)
         found = sum(measure.counts(out).values())
         if process.returncode or found < count or not samples:

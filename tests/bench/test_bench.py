@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.bench
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 HERE = Path(__file__).resolve().parent
 
 
@@ -16,7 +16,7 @@ def bench(folder: Path, *arguments: str) -> str:
         [sys.executable, HERE / "run.py", "--quick", "--folder", folder, *arguments],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=3600,
         env={name: value for name, value in os.environ.items() if name != "AGENTWRAP_LAB"},
     )
     assert done.returncode == 0, done.stderr
