@@ -131,7 +131,7 @@ import base64, gzip, json, os, socket, ssl, sys, urllib.parse
 there, tls, given = sys.argv[1], sys.argv[2] == "tls", json.load(open(sys.argv[3]))
 opaque, found, mark = given["opaque"], given["found"], given["mark"]
 def connect():
-    s = socket.create_connection((there, 443 if tls else int(sys.argv[4])), 20)
+    s = socket.create_connection((there, 443 if tls else int(sys.argv[4])), 300)
     return ssl.create_default_context().wrap_socket(s, server_hostname=there) if tls else s
 key = opaque["authorization"]
 forms = [key, base64.b64encode(key.encode()).decode(), urllib.parse.quote(key, safe=""), json.dumps({"a": key})]

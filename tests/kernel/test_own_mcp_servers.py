@@ -36,7 +36,7 @@ call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "w
 head = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 for host in hosts:
     try:
-        client = http.client.HTTPConnection(host, int(port), timeout=60)
+        client = http.client.HTTPConnection(host, int(port), timeout=300)
         client.request("POST", "/mcp", json.dumps(call), head)
         print(host, client.getresponse().read().decode(), flush=True)
     except OSError as error:

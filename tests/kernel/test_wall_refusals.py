@@ -92,7 +92,7 @@ UPSTREAM = """
 import json, socket, sys
 def tried(host, port):
     try:
-        with socket.create_connection((host, port), 5) as s:
+        with socket.create_connection((host, port), 300) as s:
             s.sendall(b"x\\r\\n")
             return s.recv(4096).decode()
     except OSError as error:
