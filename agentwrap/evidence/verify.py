@@ -67,8 +67,9 @@ def verify(path: Path, *, public_key: bytes | None = None, anchor: str | None = 
     sealed = seal.read(path)
     try:
         with Reader.open(path) as reader:
+            live = reader.state() == "live"  # what is read after this, it may have written meanwhile
             reader.connection.execute("BEGIN")
-            return _Judge(reader, findings, public_key).judge(sealed, kept)
+            return _Judge(reader, findings, public_key, live=live).judge(sealed, kept)
     except (AgentwrapError, *_UNREADABLE) as error:
         if isinstance(error, AgentwrapError) and error.kind != "damaged":
             raise
@@ -94,8 +95,8 @@ def _anchor(text: str | None) -> notes.Note | None:
 class _Judge:
     """The judgement of one open file."""
 
-    def __init__(self, reader: Reader, findings: Findings, public_key: bytes | None) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, findings: Findings, public_key: bytes | None, *, live: bool) -> None:
+        self._reader, self._live = reader, live
         self._findings = findings
         self._public_key = public_key
         self._checks: list[Check] = []
@@ -119,8 +120,7 @@ class _Judge:
         if anchor is not None:
             self._compare(anchor, tree)
         if not closed:
-            live = self._reader.state() == "live"
-            why = "it is still being written" if live else "there is no close record: the recorder was ended"
+            why = "it is still being written" if self._live else "there is no close record: the recorder was ended"
             self._findings.add("torn", None, f"{why}; {tree.count} events are there")
         word, seq, detail = self._findings.worst()
         return Verdict(word, seq, detail or self._praise(tree.count), self._checks, tree.count, self._head)

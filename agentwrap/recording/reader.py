@@ -174,10 +174,11 @@ class Reader:
 
     def state(self) -> Literal["closed", "live", "torn"]:
         """`closed`: the close record is there; `live`: a writer holds it; `torn`: the writer is gone without one."""
+        held = liveness.held(self._descriptor)  # asked first: a writer that lets go between the questions has closed
         note = list(self._ask("SELECT note FROM checkpoint ORDER BY count DESC LIMIT 1"))
         if note and "\nclose\n" in str(note[0][0]):
             return "closed"
-        return "live" if liveness.held(self._descriptor) else "torn"
+        return "live" if held else "torn"
 
     def changed(self) -> bool:
         """Whether anything was committed since the last call (the first call says yes)."""

@@ -7,11 +7,13 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recordings import make
 
 from agentwrap.errors import AgentwrapError
+from agentwrap.evidence.tree import TreeCheck
 from agentwrap.evidence.verify import Verdict, verify
 from agentwrap.recording import keys, note, seal
 from agentwrap.recording.envelope import envelope, leaf_hash
@@ -357,3 +359,21 @@ def test_an_anchor_of_another_run_or_no_anchor_at_all(good: Path, tmp_path: Path
 def test_verdict_words_have_their_own_statuses() -> None:
     words = ("intact", "tampered", "torn", "truncated", "unsigned")
     assert [Verdict(w, None, "").exit_status for w in words] == [0, 1, 4, 5, 6]  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_closed_while_it_is_read_was_still_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = make.begin(tmp_path / "t.agentlog")
+    make.feed(recorder)
+    recorder.commit()
+    run = TreeCheck.run
+
+    def looked(self: TreeCheck, *asked: Any) -> None:
+        run(self, *asked)
+        recorder.close()
+
+    monkeypatch.setattr(TreeCheck, "run", looked)
+    verdict = verify(tmp_path / "t.agentlog", public_key=KEY)
+    assert (verdict.word, verdict.events) == ("torn", 12)
+    assert "still being written" in verdict.detail

@@ -16,6 +16,7 @@ from recordings import make
 from agentwrap.errors import AgentwrapError
 from agentwrap.events import NetConnect
 from agentwrap.evidence.verify import verify
+from agentwrap.recording import liveness
 from agentwrap.recording.header import MAGIC, _parse
 from agentwrap.recording.reader import Reader
 from agentwrap.recording.snapshot import finalise, snapshot
@@ -47,6 +48,19 @@ def test_a_live_file_shows_what_is_committed_and_says_when_there_is_more(tmp_pat
         assert reader.changed()
         assert [row.kind for row in reader.rows(after=12)] == ["net.connect"]
         recorder.close()
+        assert reader.state() == "closed"
+
+
+def test_a_file_that_is_closed_between_two_looks_is_not_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = live(tmp_path / "r.agentlog")
+    held = liveness.held
+
+    def just_closed(descriptor: int) -> bool:
+        recorder.close()
+        return held(descriptor)
+
+    with Reader.open(recorder.path) as reader:
+        monkeypatch.setattr(liveness, "held", just_closed)
         assert reader.state() == "closed"
 
 
@@ -98,6 +112,21 @@ def test_the_end_of_the_writer_is_seen_by_whoever_is_reading(tmp_path: Path) -> 
         assert reader.state() == "live"
         recorder.abandon()
         assert reader.state() == "torn"
+
+
+def test_a_writer_that_closes_while_its_state_is_asked_is_not_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = live(tmp_path / "r.agentlog")
+    held = liveness.held
+
+    def late(descriptor: int) -> bool:
+        recorder.close()
+        return held(descriptor)
+
+    with Reader.open(recorder.path) as reader:
+        monkeypatch.setattr(liveness, "held", late)
+        assert reader.state() == "closed"
 
 
 READ_ONLY = """
