@@ -14,6 +14,20 @@ from agentwrap.recording.redact import Redactor
 from agentwrap.recording.writer import Recorder
 
 Capture = pytest.CaptureFixture[str]
+# `agentwrap tail` that tells when it begins to wait, and waits for a word of ours.
+FOLLOWER = """
+import sys
+from agentwrap.cli import tail
+from agentwrap.cli.main import run
+
+class Clock:
+    def sleep(self, seconds):
+        print("waits", file=sys.stderr, flush=True)
+        sys.stdin.readline()
+
+tail.time = Clock()
+sys.exit(run(["tail", sys.argv[1]]))
+"""
 
 
 def begun(path: Path) -> Recorder:
@@ -77,13 +91,16 @@ def test_a_follower_in_another_process_does_not_keep_the_file_from_being_closed_
     sample_run.put(recorder, run_items[:-2])
     recorder.commit()
     with subprocess.Popen(
-        [sys.executable, "-m", "agentwrap", "tail", str(path)], stdout=subprocess.PIPE, text=True
-    ) as process:
+        [sys.executable, "-c", FOLLOWER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
         assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stderr.readline() == "waits\n"
         assert "agent -p" in process.stdout.readline()
         sample_run.put(recorder, run_items[-2:])
         recorder.close()
-        rest = process.stdout.read()
-        assert process.wait(timeout=300) == 0
+        rest, _ = process.communicate(timeout=300)
+    assert process.returncode == 0
     assert "the run is over: exit 0" in rest
     assert sorted(item.name for item in tmp_path.iterdir()) == ["x.agentlog"]
