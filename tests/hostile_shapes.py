@@ -167,9 +167,11 @@ class Server:
         self._host = host
 
     def talk(self, sock: socket.socket) -> None:
-        held = sock.recv(1 << 16)
+        held = b""
         while b"shape=" not in held:
-            held += sock.recv(1 << 16)
+            if not (data := sock.recv(1 << 16)):
+                return  # the wall refuses what it does not understand, when it has connected already
+            held += data
         name = held.partition(b"shape=")[2].split(b" ")[0].split(b"\r")[0].split(b"\n")[0].decode()
         shape = self._shapes[name]
         if not shape.read:

@@ -271,6 +271,11 @@ class Connection:
         self._held += data
         return bool(data)
 
+    def _until(self, size: int) -> None:
+        while len(self._held) < size:
+            if not self._more():
+                raise OSError("it ended in its body")
+
     def talk(self) -> None:
         while True:
             while b"\r\n\r\n" not in self._held:
@@ -294,8 +299,7 @@ class Connection:
             body = b""
             while True:
                 size = int(self._line(), 16)
-                while len(self._held) < size + 2:
-                    self._more()
+                self._until(size + 2)
                 body += self._held[:size]
                 self._held = self._held[size + 2 :]
                 if not size:
@@ -314,7 +318,7 @@ class Connection:
 
     def _line(self) -> bytes:
         while b"\r\n" not in self._held:
-            self._more()
+            self._until(len(self._held) + 1)
         line, _, self._held = self._held.partition(b"\r\n")
         return line
 

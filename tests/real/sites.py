@@ -116,7 +116,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
         self.close_connection = True
-        while True:
+        while self.rfile.peek(1):
             kind, content = _frame(self.rfile)
             self.wfile.write(_framed(kind, content))
             self.wfile.flush()

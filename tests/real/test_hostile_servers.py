@@ -47,7 +47,7 @@ class World:
             inner.do_handshake()
             self._talk(inner)
             if not inner.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER):
-                inner.settimeout(5)
+                inner.settimeout(300)
                 inner.unwrap().close()
 
     def client(self, tls: bool) -> list[str]:

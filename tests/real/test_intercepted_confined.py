@@ -431,8 +431,8 @@ def test_a_large_request_needs_no_memory(place: Place, tier: str) -> None:
         head = connection.recv(65536)
         assert go.wait(300)
         count = len(head.partition(b"\r\n\r\n")[2])
-        while count < size:
-            count += len(connection.recv(1 << 18))
+        while count < size and (data := connection.recv(1 << 18)):
+            count += len(data)
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n%d" % count)
 
     serve_tls(place, talk)

@@ -268,8 +268,9 @@ def test_a_server_on_the_typescript_package(world: World) -> None:
     server = world.start(everything(), PORT="9200")
     try:
         assert server.stderr is not None
-        while b"listening" not in server.stderr.readline():
+        while (told := server.stderr.readline()) and b"listening" not in told:
             pass
+        assert told
         url = f"http://{NAME}:9200/mcp"
         slow = 'trigger-long-running-operation={"duration":1,"steps":3}'
         calls = ('echo={"message":"hi"}', 'get-sum={"a":1,"b":2}', slow)
