@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agentwrap.approvals import folder
 from agentwrap.approvals.messages import LayerText, RunFacts
 from agentwrap.approvals.registry import Waiting
 from agentwrap.cli.main import run
@@ -30,12 +31,15 @@ mode = "ask"
 [network]
 default = "deny"
 """
+PATIENCE_S = 300.0
+"""For the seconds after which each side takes the other for stopped: no test but one is about them."""
 # Plays a run: ends with its input, then prints how each question ended.
 RUN = """
 import os, sys, threading
 from pathlib import Path
 import msgspec
 from agentwrap.approvals import folder, messages, registry, server
+server.CONNECTION_S = 300.0
 facts = msgspec.json.decode(sys.argv[1], type=messages.RunFacts)
 known = registry.Registry()
 for one in msgspec.json.decode(sys.argv[2], type=list[registry.Waiting]):
@@ -50,6 +54,15 @@ sys.stdin.read()
 one.close()
 for given in ended:
     print(given.waiting.ask, given.outcome, given.approver, given.reason)
+"""
+# `agentwrap` with patience.
+APPROVER = f"""
+import sys
+from agentwrap.approvals import folder
+from agentwrap.cli.main import run
+connect = folder.connect
+folder.connect = lambda path: connect(path, {PATIENCE_S})
+sys.exit(run(sys.argv[1:]))
 """
 
 
@@ -89,6 +102,8 @@ def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Runs]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
+    connect = folder.connect
+    monkeypatch.setattr(folder, "connect", lambda path, timeout_s=PATIENCE_S: connect(path, timeout_s))
     one = Runs()
     yield one
     for process in one.live.values():
@@ -187,7 +202,7 @@ def test_questions_of_an_agent_cannot_reach_the_terminal(runs: Runs, invoke: Inv
 def test_following_prints_each_question_once(runs: Runs) -> None:
     runs.start("3f2a0001", waiting("a1"))
     with subprocess.Popen(
-        [sys.executable, "-m", "agentwrap", "pending", "--follow", "--json"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", APPROVER, "pending", "--follow", "--json"], stdout=subprocess.PIPE, text=True
     ) as follower:
         assert follower.stdout is not None
         assert json.loads(follower.stdout.readline())["id"] == "a1-3f2a"
@@ -269,8 +284,6 @@ def test_a_short_id_must_mean_one_question(runs: Runs, invoke: Invoke) -> None:
 def test_a_stopped_run_does_not_keep_the_others_from_being_listed(
     runs: Runs, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agentwrap.approvals import folder
-
     connect = folder.connect
     monkeypatch.setattr(folder, "connect", lambda path: connect(path, 0.3 if path.name == "3f2a0001" else 300))
     runs.start("3f2a0001", waiting("a1"))
@@ -422,7 +435,7 @@ def test_two_who_write_at_once_both_get_their_line(runs: Runs, invoke: Invoke) -
     runs.start("3f2a0001", *questions)
     writers = [
         subprocess.Popen(
-            [sys.executable, "-m", "agentwrap", "approve", f"a{n}-3f2a", "--always"],
+            [sys.executable, "-c", APPROVER, "approve", f"a{n}-3f2a", "--always"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
         for n in range(6)
