@@ -162,8 +162,11 @@ class Servers:
     def _talk(self, connection: socket.socket, local: str) -> None:
         """HTTP where it looks like it, else an answer to whatever comes."""
         rings = False  # HTTP/2 by prior knowledge: answered once a request is there, not for its greeting
-        while data := connection.recv(65536):
-            self.log("tcp", local, data)
+        more = b""  # of requests that came together, those not yet answered
+        while data := more or connection.recv(65536):
+            if not more:
+                self.log("tcp", local, data)
+            more = b""
             rings = rings or data.startswith(b"PRI * HTTP/2")
             if rings and b".example" not in data:
                 continue
@@ -177,6 +180,7 @@ class Servers:
             )
             while len(body) < length:
                 body += connection.recv(65536)
+            more = body[length:]
             connection.sendall(self._answer(word, head))
 
     @staticmethod

@@ -27,6 +27,8 @@ ROWS = {
     if name.startswith("row_")
 }
 
+ROW_S = 900  # more than any attempt that nobody answers takes
+
 
 def one(number: int) -> None:
     row = Row(number)
@@ -39,7 +41,7 @@ def several(numbers: list[int]) -> None:
     for number in numbers:
         command = [sys.executable, "-B", sys.argv[0], "--row", str(number)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=ROW_S)
             reports.append(json.loads(done.stdout))
         except (ValueError, subprocess.TimeoutExpired) as error:
             reports.append({"row": number, "pid": 0, "attempts": [], "fault": f"{error} {getattr(done, 'stderr', '')}"})

@@ -16,7 +16,21 @@ import time
 from pathlib import Path
 
 from addresses import ALLOWED, RESOLVER, forbidden
-from probing import Row, Skip, Told, ask, converse, libc, python, say, sockaddr, supervisors, syscall, verdict
+from probing import (
+    PATIENCE_S,
+    Row,
+    Skip,
+    Told,
+    ask,
+    converse,
+    libc,
+    python,
+    say,
+    sockaddr,
+    supervisors,
+    syscall,
+    verdict,
+)
 
 NEWNS, NEWUSER, NEWPID, NEWNET = 0x20000, 0x10000000, 0x20000000, 0x40000000
 SAY = """
@@ -31,7 +45,7 @@ def _say_as(program: list[str], row: int, mark: str, port: int = 80) -> str:
     """The same connection, made by another program."""
     here = Path(__file__).resolve().parent
     words = [*program, "-B", "-c", SAY, str(here), str(here.parent), forbidden(row), str(port), mark]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
     if done.returncode:
         number = getattr(
             errno,
@@ -132,7 +146,7 @@ def row_41(row: Row) -> None:
                     if libc.connect(sock.fileno(), pointer, 16):
                         continue
                     with contextlib.suppress(OSError):
-                        sock.settimeout(2)
+                        sock.settimeout(PATIENCE_S)
                         sock.sendall(b"GET /x HTTP/1.1\r\nHost: allowed.example\r\n\r\n")
                         sent += bool(sock.recv(100))
         finally:
@@ -140,7 +154,7 @@ def row_41(row: Row) -> None:
             os.waitpid(flipping, 0)
         return {"reached": "", "refused": "", "detail": f"{sent} of 400 connections were answered"}
 
-    row.attempt("the address is rewritten while connect runs", race, port=80, limit_s=40, race=True)
+    row.attempt("the address is rewritten while connect runs", race, port=80, race=True)
 
 
 def row_42(row: Row) -> None:
@@ -156,6 +170,8 @@ def row_42(row: Row) -> None:
                 with contextlib.suppress(OSError):
                     os.symlink(target, f"swap-{number}")
                     os.rename(f"swap-{number}", "swapped")
+        while not os.path.lexists("swapped"):
+            os.sched_yield()
         try:
             for _ in range(400):
                 with contextlib.suppress(OSError):
@@ -170,7 +186,7 @@ def row_42(row: Row) -> None:
             return f"the file outside has {text!r}"
         raise PermissionError(errno.EACCES, "never written")
 
-    row.attempt("a symbolic link that changes its target", swap, local=True, limit_s=40, path=str(victim))
+    row.attempt("a symbolic link that changes its target", swap, local=True, path=str(victim))
 
 
 def row_43(row: Row) -> None:
@@ -401,7 +417,7 @@ def row_49(row: Row) -> None:
                 os.kill(pid, signal.SIGSTOP)
                 stopped.append(pid)
         try:
-            return say(forbidden(49), 80, mark, timeout_s=2)
+            return say(forbidden(49), 80, mark)
         finally:
             for pid in stopped:
                 with contextlib.suppress(OSError):
@@ -411,7 +427,7 @@ def row_49(row: Row) -> None:
         for pid in supervisors():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        return say(forbidden(49), 443, mark, timeout_s=2)
+        return say(forbidden(49), 443, mark)
 
     row.attempt("SIGSTOP to agentwrap, then connect", starve, port=80)
     row.attempt("SIGKILL to agentwrap, then connect", kill, port=443, last=True)
@@ -447,14 +463,14 @@ def row_51(row: Row) -> None:
         """Two thousand refused connects, and one among them that matters."""
         for number in range(2000):
             with socket.socket() as sock, contextlib.suppress(OSError):
-                sock.settimeout(2)
+                sock.settimeout(PATIENCE_S)
                 sock.connect((forbidden(51), 9999))
             if number == 1000:
                 with contextlib.suppress(OSError):
                     say(forbidden(51), 22, mark)
         raise OSError(errno.ECONNREFUSED, "all refused")
 
-    row.attempt("one of 2,001 refused connects", flood, port=22, limit_s=60, flood=2000)
+    row.attempt("one of 2,001 refused connects", flood, port=22, flood=2000)
 
 
 def row_58(row: Row) -> None:
@@ -482,7 +498,7 @@ def row_58(row: Row) -> None:
         return _say_as(inner, 58, mark, 443)
 
     row.attempt("variables that say it is inside already", pretend, port=80)
-    row.attempt("agentwrap itself, told to restrict nothing", again, port=443, limit_s=12)
+    row.attempt("agentwrap itself, told to restrict nothing", again, port=443)
 
 
 def row_59(row: Row) -> None:
@@ -506,7 +522,9 @@ def row_60(row: Row) -> None:
         if not os.getuid():
             raise Skip("root is root already")
         words = {"sudo": ["-n", "id", "-u"], "su": ["-c", "id -u"], "passwd": ["-S"]}[name]
-        done = subprocess.run([path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+        done = subprocess.run(
+            [path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S
+        )
         if done.returncode == 0 and done.stdout.strip() == "0":
             return "became root"
         raise OSError(errno.EPERM, (done.stderr or done.stdout).strip()[-120:])

@@ -14,7 +14,7 @@ from addresses import (
     forbidden,
     forbidden_6,
 )
-from probing import Row, Told, ask, dial, get, lookup, say
+from probing import PATIENCE_S, Row, Told, ask, dial, get, lookup, say
 
 
 def http(host: str, path: str, at: str = "", *, port: int = 80) -> str:
@@ -102,7 +102,7 @@ def row_9(row: Row) -> None:
 
     def datagram(mark: str) -> str:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sock:
-            sock.settimeout(3)
+            sock.settimeout(PATIENCE_S)
             sock.sendto(mark.encode(), (forbidden_6(9), 9999))
             return sock.recv(100).decode()
 

@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 
 from addresses import ALLOWED, LOOPBACK_PORT, RESOLVER, forbidden
-from probing import Row, Skip, Told, ask, converse, dial, get, say, verdict
+from probing import PATIENCE_S, Row, Skip, Told, ask, converse, dial, get, say, verdict
 
 
 def _known() -> None:
@@ -69,7 +69,7 @@ def _elsewhere(mark: str) -> str:
 
 def _connect(sock: socket.socket, authority: str) -> None:
     sock.sendall(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
-    sock.settimeout(4)
+    sock.settimeout(PATIENCE_S)
     answer = sock.recv(4096)
     if b" 200 " not in answer.split(b"\r\n", 1)[0]:
         verdict(answer)
@@ -90,7 +90,8 @@ def row_26(row: Row) -> None:
         _known()
         url = f"http://allowed.example/redirect/{host}/{mark[::-1]}"
         try:
-            return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5).read().decode()
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            return opener.open(url, timeout=PATIENCE_S).read().decode()
         except urllib.error.HTTPError as error:
             return verdict(str(error.headers).encode() + error.read())
         except urllib.error.URLError as error:
@@ -107,7 +108,7 @@ def row_27(row: Row) -> None:
         with _plain() as sock:
             more = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
             sock.sendall(f"GET /{mark} HTTP/1.1\r\nHost: allowed.example\r\n{more}\r\n".encode())
-            sock.settimeout(4)
+            sock.settimeout(PATIENCE_S)
             answer = sock.recv(4096)
             if b" 101 " not in answer:
                 return verdict(answer)
@@ -127,7 +128,7 @@ def row_28(row: Row) -> None:
             one = "GET /first HTTP/1.1\r\nHost: allowed.example\r\n\r\n"
             two = f"GET /{mark} HTTP/1.1\r\nHost: {mark}.row28.example\r\n\r\n"
             sock.sendall((one + two).encode())
-            sock.settimeout(3)
+            sock.settimeout(PATIENCE_S)
             answer = b""
             while answer.count(b"outside\n") < 2:
                 chunk = sock.recv(65536)
@@ -197,7 +198,7 @@ def row_31(row: Row) -> None:
         tried = []
         for path in (one for one in found if "/agentwrap/" in str(one)):
             with socket.socket(socket.AF_UNIX) as sock:
-                sock.settimeout(2)
+                sock.settimeout(PATIENCE_S)
                 try:
                     sock.connect(str(path))
                 except OSError as error:
@@ -221,7 +222,7 @@ def row_31(row: Row) -> None:
         if not command:
             raise Skip("agentwrap's own command is not known here")
         done = subprocess.run(
-            [*json.loads(command), "approve", "--always", "1"], capture_output=True, text=True, timeout=20
+            [*json.loads(command), "approve", "--always", "1"], capture_output=True, text=True, timeout=PATIENCE_S
         )
         if not done.returncode:
             return f"approved: {done.stdout}"
@@ -229,7 +230,7 @@ def row_31(row: Row) -> None:
 
     row.attempt("a socket file", by_file, local=True, absent="no control socket is to be seen")
     row.attempt("an abstract socket", by_abstract, local=True, absent="it has no abstract name")
-    row.attempt("`agentwrap approve`", by_command, local=True, limit_s=25)
+    row.attempt("`agentwrap approve`", by_command, local=True)
 
 
 def row_32(row: Row) -> None:
@@ -244,7 +245,7 @@ def row_32(row: Row) -> None:
             raise Skip("no curl here")
         url = f"http://allowed.example/{mark}"
         done = subprocess.run(
-            ["curl", "-sS", "-m", "5", "--data-binary", "@-", url], input=b"y" * 50_000, capture_output=True
+            ["curl", "-sS", "-m", str(PATIENCE_S), "--data-binary", "@-", url], input=b"y" * 50_000, capture_output=True
         )
         return verdict(done.stdout)
 

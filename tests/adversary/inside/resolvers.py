@@ -10,7 +10,7 @@ import subprocess
 import urllib.request
 
 from addresses import ALLOWED, RESOLVER, forbidden, forbidden_6
-from probing import Row, Skip, Told, ask, dial, get, libc, lookup, say, sockaddr, verdict
+from probing import PATIENCE_S, Row, Skip, Told, ask, dial, get, libc, lookup, say, sockaddr, verdict
 
 MSG_FASTOPEN = 0x20000000
 
@@ -57,7 +57,7 @@ def row_16(row: Row) -> None:
 
 
 def _receive(sock: socket.socket) -> str:
-    sock.settimeout(2)
+    sock.settimeout(PATIENCE_S)
     return sock.recv(100).decode()
 
 
@@ -96,7 +96,7 @@ def row_17(row: Row) -> None:
 
 
 def _receive_bytes(sock: socket.socket) -> bytes:
-    sock.settimeout(2)
+    sock.settimeout(PATIENCE_S)
     return sock.recv(4096)
 
 
@@ -121,7 +121,7 @@ def _many(mark: str, where: tuple[str, int]) -> str:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         if sent == 1:  # sendmmsg(2): the error of a later message is told at the next call
             raise PermissionError(errno.EPERM, "the first message was sent, the second was not")
-        sock.settimeout(2)
+        sock.settimeout(PATIENCE_S)
         for _ in range(2):
             data = sock.recv(4096)
             if data.startswith(b"outside"):
@@ -141,9 +141,9 @@ def row_18(row: Row) -> None:
 
 
 def row_19(row: Row) -> None:
-    def echo(mark: str, kind: int, protocol: int, family: int, host: str) -> str:
+    def echo(mark: str, kind: int, protocol: int, family: int, host: str, patience_s: float = PATIENCE_S) -> str:
         with socket.socket(family, kind, protocol) as sock:
-            sock.settimeout(2)
+            sock.settimeout(patience_s)
             first = 128 if family == socket.AF_INET6 else 8
             body = struct.pack("!BBHHH", first, 0, 0, 7, 1) + mark.encode()
             if kind == socket.SOCK_RAW and family == socket.AF_INET:
@@ -157,7 +157,8 @@ def row_19(row: Row) -> None:
     four, six = (socket.AF_INET, forbidden(19)), (socket.AF_INET6, forbidden_6(19))
     icmp, icmp6 = socket.IPPROTO_ICMP, socket.IPPROTO_ICMPV6
     row.attempt("an echo", lambda mark: echo(mark, socket.SOCK_DGRAM, icmp, *four))
-    row.attempt("an echo by IPv6", lambda mark: echo(mark, socket.SOCK_DGRAM, icmp6, *six), unanswered=True)
+    # Nobody refuses this one to its face: only the record of its denial tells.
+    row.attempt("an echo by IPv6", lambda mark: echo(mark, socket.SOCK_DGRAM, icmp6, *six, 2), unanswered=True)
     row.attempt("a raw socket", lambda mark: echo(mark, socket.SOCK_RAW, icmp, *four))
 
     def packet(_mark: str) -> str:
@@ -193,7 +194,7 @@ def row_20(row: Row) -> None:
 
     def fast_open(mark: str) -> str:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-            sock.settimeout(3)
+            sock.settimeout(PATIENCE_S)
             sock.sendto(mark.encode() + b"\n", MSG_FASTOPEN, (forbidden(20), 9999))
             return verdict(sock.recv(100))
 
@@ -203,7 +204,7 @@ def row_20(row: Row) -> None:
         """TCP_FASTOPEN_CONNECT: connect does nothing, the first write does it all."""
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
             sock.setsockopt(socket.IPPROTO_TCP, 30, 1)
-            sock.settimeout(3)
+            sock.settimeout(PATIENCE_S)
             sock.connect((forbidden(20), 9999))
             sock.sendall(mark.encode() + b"\n")
             return verdict(sock.recv(100))
@@ -233,7 +234,7 @@ def row_22(row: Row) -> None:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         os.environ["NO_PROXY"] = "*"
         try:
-            return opener.open(f"http://{forbidden(22)}/{mark}", timeout=5).read().decode()
+            return opener.open(f"http://{forbidden(22)}/{mark}", timeout=PATIENCE_S).read().decode()
         except urllib.error.HTTPError as error:
             return verdict(str(error.headers).encode() + error.read())
         except urllib.error.URLError as error:
@@ -246,7 +247,7 @@ def row_22(row: Row) -> None:
     def curl(mark: str) -> str:
         if not shutil.which("curl"):
             raise Skip("no curl here")
-        command = ["curl", "-sS", "--noproxy", "*", "-m", "5", f"http://{forbidden(22)}/{mark}"]
+        command = ["curl", "-sS", "--noproxy", "*", "-m", str(PATIENCE_S), f"http://{forbidden(22)}/{mark}"]
         done = subprocess.run(command, capture_output=True)
         return verdict(done.stdout) if done.stdout else ""
 

@@ -6,12 +6,12 @@ import socket
 from pathlib import Path
 
 from addresses import forbidden
-from probing import Row, converse
+from probing import PATIENCE_S, Row, converse
 
 
 def _unix(path: str, mark: str) -> str:
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.settimeout(4)
+        sock.settimeout(PATIENCE_S)
         sock.connect(path)
         return converse(sock, mark.encode())
 
@@ -83,7 +83,7 @@ def row_37(row: Row) -> None:
 
     def passed(mark: str) -> str:
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(4)
+            sock.settimeout(PATIENCE_S)
             sock.connect(os.environ["ADVERSARY_FOLDER"] + "/passer.sock")
             _, numbers, _, _ = socket.recv_fds(sock, 100, 4)
             with socket.socket(fileno=numbers[0]) as given:
