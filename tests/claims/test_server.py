@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentwrap import emit as emitter
+from agentwrap.claims import server
 from agentwrap.claims.lines import LINE_BYTES
 from agentwrap.claims.server import BURST, MAX_CONNECTIONS, ClaimsServer
 from agentwrap.events import Claim, Gap, Item
@@ -122,13 +123,12 @@ def test_a_line_without_end_costs_a_bounded_buffer(taken: Taken) -> None:
     assert dropped == {"claims-malformed": b"1 not taken"}
 
 
-def test_a_flood_is_counted(taken: Taken) -> None:
+def test_a_flood_is_counted(taken: Taken, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "RATE_PER_S", 0)  # or a thread that is held up for long may take them all
     taken.say(line(name="x") * (BURST * 2))
     claims, dropped = taken.end()
-    told = int(dropped["claims-flood"].split()[0])
-    assert len(claims) + told == BURST * 2
-    assert len(claims) >= BURST
-    assert told > 0
+    assert len(claims) == BURST
+    assert dropped == {"claims-flood": b"%d not taken" % BURST}
 
 
 def test_too_many_peers_are_sent_away(taken: Taken) -> None:
