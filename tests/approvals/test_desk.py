@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from policy_texts import PLACES
 
-from agentwrap.approvals import client, desk
+from agentwrap.approvals import client, desk, folder, server
 from agentwrap.approvals.messages import AskPending, Failure, GiveAnswer, Pending, Taken
 from agentwrap.events import ActDenied, AskAnswered, AskWaiting, Item, McpFinding
 from agentwrap.policy.document import load
@@ -20,7 +20,8 @@ from agentwrap.policy.layers import Layer
 POLICY = load(b'version = 1\nname = "t"\nmode = "ask"\n', "t.toml", PLACES, {})
 ACTING = b'version = 1\nname = "t"\nmode = "enforce"\nagent = "bot"\non_behalf_of = "Dana"\n'
 STRICT = ACTING + b'approvals = { self = "deny" }\n'
-TRY = """import sys; from pathlib import Path; from agentwrap.approvals import client, messages
+TRY = """import sys; from pathlib import Path; from agentwrap.approvals import client, folder, messages
+folder.connect.__defaults__ = (300.0,)
 for _ in range(int(sys.argv[2])): print(type(client.ask(Path(sys.argv[1]), messages.AskPending())).__name__)
 """
 
@@ -70,6 +71,13 @@ class Run:
     def wait_for(self, line: bytes) -> None:
         with self.changed:
             assert self.changed.wait_for(lambda: line in self.log, 300)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here is about how long a slow machine, or a flood, may hold somebody up."""
+    monkeypatch.setattr(server, "CONNECTION_S", 300.0)
+    monkeypatch.setattr(folder.connect, "__defaults__", (300.0,))
 
 
 @pytest.fixture
@@ -357,10 +365,10 @@ def test_where_the_policy_says_so_nobody_approves_for_themselves(tmp_path: Path)
         run.desk.close()
 
 
-def test_where_nobody_can_be_asked_a_call_is_refused_at_once(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    run = Run(blocked)
+def test_where_nobody_can_be_asked_a_call_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state").write_text("a file")
+    monkeypatch.setattr(desk.folder, "places", lambda _env, state: [state / "run"])
+    run = Run(tmp_path / "state")
     run.desk.hear([call()])
     assert [one.answer for one in run.log if isinstance(one, AskAnswered)] == ["unattended"]
     assert run.log[-1] == b"Yr1 deny"
