@@ -78,8 +78,13 @@ def receiver(*replies: Reply, tls: ssl.SSLContext | None = None) -> Iterator[Rec
         def log_message(self, *_given: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = False  # closing it waits for them: none goes on beside a later test
+
+        def handle_error(self, *_given: object) -> None:
+            """Who asked is gone: nothing is said of it on a stderr that may be another test's by now."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     state.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"

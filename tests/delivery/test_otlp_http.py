@@ -100,10 +100,9 @@ def test_a_connection_that_was_closed_meanwhile_is_made_again_without_a_wait() -
 
 
 def test_nobody_there_is_told_after_some_tries() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    failure = refused(f"http://127.0.0.1:{port}")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # and kept, but not listened at: the port is nobody else's meanwhile
+        failure = refused(f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert failure.message == "the spans could not be delivered (4 tries)"
     assert failure.evidence.endswith("Connection refused")
 

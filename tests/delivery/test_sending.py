@@ -9,6 +9,7 @@ import model_run
 import pytest
 import sample_run
 from otlp_receiver import Receiver, partial, receiver
+from patient_sender import PATIENT
 from wrapping import AGENTWRAP
 
 from agentwrap.cli.main import run
@@ -61,8 +62,10 @@ def test_what_cannot_be_is_said(recording: Path, words: list[str], capsys: Captu
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def wrapped(tmp_path: Path, url: str, *command: str, options: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-    words = [*AGENTWRAP, "run", "-o", str(tmp_path / "run.agentlog"), "--otlp", url, *options, "--", *command]
+def wrapped(
+    tmp_path: Path, url: str, *command: str, options: tuple[str, ...] = (), agentwrap: tuple[str, ...] = PATIENT
+) -> subprocess.Popen[bytes]:
+    words = [*agentwrap, "run", "-o", str(tmp_path / "run.agentlog"), "--otlp", url, *options, "--", *command]
     return subprocess.Popen(words, stderr=subprocess.PIPE, env={**os.environ, "HOME": str(tmp_path)})
 
 
@@ -103,7 +106,7 @@ def test_a_server_that_is_not_there_costs_a_line(tmp_path: Path) -> None:
 def test_a_server_that_hangs_holds_nothing_up(tmp_path: Path) -> None:
     with receiver() as there:
         there.held = threading.Event()
-        process = wrapped(tmp_path, there.url, "sh", "-c", "exit 4", options=("-q",))
+        process = wrapped(tmp_path, there.url, "sh", "-c", "exit 4", options=("-q",), agentwrap=AGENTWRAP)
         _, said = process.communicate(timeout=300)
         there.held.set()
     assert process.returncode == 4
