@@ -10,7 +10,7 @@ from typing import Self
 def waited_ns(supervisor: int) -> int:
     """How long the threads of a supervisor and its tracer have waited for a processor (proc(5), schedstat)."""
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    tracers = [pid for pid in children if Path(f"/proc/{pid}/comm").read_text() == "aw-tracer\n"]
+    tracers = [pid for pid in children if _called(pid) == "aw-tracer\n"]
     found = 0
     for pid in (str(supervisor), *tracers):
         for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -19,6 +19,13 @@ def waited_ns(supervisor: int) -> int:
             except (OSError, IndexError):
                 continue  # gone, or a kernel that does not count
     return found
+
+
+def _called(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return ""  # it has ended since it was listed
 
 
 class Bystander(threading.Thread):
