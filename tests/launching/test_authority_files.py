@@ -50,6 +50,7 @@ def test_what_a_killed_run_left_behind_is_swept_and_what_a_live_one_has_is_not(
 ) -> None:
     """In a place of the test's own: other runs on this machine sweep theirs."""
     monkeypatch.setattr(authority_files, "_PLACE", str(tmp_path))
+    monkeypatch.setattr(authority_files, "_NEW_S", 86_400.0)
     live = AuthorityFiles({}, b"/")
     script = "import sys; from agentwrap.launching import authority_files as a; a._PLACE = sys.argv[1]; "
     script += "a.AuthorityFiles({}, b'/').write(b'CA')"

@@ -25,7 +25,7 @@ def gated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gated]:
 
     def make(gate: type[ByName] = ByName, **settings: Any) -> tuple[Relayed, Pair]:
         monkeypatch.setattr(serve, "Gate", gate)
-        relayed = Relayed(layers=LAYERS, **{"unattended": False, "ask_timeout_s": 60.0, **settings})
+        relayed = Relayed(layers=LAYERS, **{"unattended": False, "ask_timeout_s": 3600.0, **settings})
         pair = relayed.session()
         open_ones.append((relayed, pair))
         return relayed, pair
@@ -105,7 +105,7 @@ def test_a_held_call_goes_on_once_and_others_are_not_held_up(gated: Gated, word:
     os.write(pair.write, held + call(2, "read"))
     assert read_line(pair.stdin) == call(2, "read")
     asked = waiting(relayed)[0]
-    assert (asked.ask, asked.question, asked.until_ns - asked.at_ns > 59e9) == ("r1", b"may it? hold", True)
+    assert (asked.ask, asked.question, asked.until_ns - asked.at_ns > 3599e9) == ("r1", b"may it? hold", True)
     relayed.relay.tell(b"Yr1 " + word.encode())
     assert read_line(pair.stdin) == held
     relayed.relay.tell(b"Yr1 once")
