@@ -5,18 +5,18 @@ from pathlib import Path
 from agentwrap.launching.disk import MachineDisk
 
 
-def test_what_is_there_is_told_by_its_kind(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "link").symlink_to("folder")
-    os.mkfifo(tmp_path / "pipe")
+def test_what_is_there_is_told_by_its_kind(short_path: Path) -> None:
+    (short_path / "folder").mkdir()
+    (short_path / "file").write_text("x")
+    (short_path / "link").symlink_to("folder")
+    os.mkfifo(short_path / "pipe")
     with socket.socket(socket.AF_UNIX) as sock:
-        sock.bind(str(tmp_path / "socket"))
+        sock.bind(str(short_path / "socket"))
     disk = MachineDisk()
     kinds = {"file": "file", "folder": "folder", "link": "link", "pipe": "other", "socket": "socket"}
-    assert dict(disk.entries(str(tmp_path))) == kinds
-    assert {name: disk.kind(str(tmp_path / name)) for name in kinds} == kinds
-    assert disk.real(str(tmp_path / "link" / "new")) == str(tmp_path / "folder" / "new")
+    assert dict(disk.entries(str(short_path))) == kinds
+    assert {name: disk.kind(str(short_path / name)) for name in kinds} == kinds
+    assert disk.real(str(short_path / "link" / "new")) == str(short_path / "folder" / "new")
 
 
 def test_what_is_not_there_is_told_as_nothing(tmp_path: Path) -> None:
