@@ -92,12 +92,20 @@ class RecorderPump(threading.Thread):
                 self._hurry.set()
 
     def flush(self, timeout_s: float = 1.0) -> bool:
-        """Wait until everything put so far is in the file (before a denial is answered). False: it is not."""
+        """Wait until everything put so far is in the file (before a denial is answered). False: it is not.
+
+        A recorder that is only slow is waited for (`PATIENT_NS`), one that cannot write for no more than `timeout_s`.
+        """
         with self._lock:
             wanted = self._arrived
+
+            def written() -> bool:
+                return self._written >= wanted or self._sealed
+
             self._hurry.set()
             self._lock.notify_all()
-            return self._lock.wait_for(lambda: self._written >= wanted or self._sealed, timeout_s)
+            self._lock.wait_for(lambda: written() or self._broken or self._dead, PATIENT_NS / 1e9)
+            return self._lock.wait_for(written, 0 if self._dead else timeout_s)
 
     def flush_and_close(self, timeout_s: float = 30.0) -> bool:
         """Write what is left, close and seal. True if the file is closed, false if it had to be left torn."""
@@ -292,6 +300,7 @@ class RecorderPump(threading.Thread):
             self._recorder.close()
         except _BROKEN as error:
             self.failure = str(error)
+            self._set_broken(True)
             return
         with self._lock:
             self._sealed = True

@@ -114,21 +114,6 @@ def test_the_end_of_the_writer_is_seen_by_whoever_is_reading(tmp_path: Path) -> 
         assert reader.state() == "torn"
 
 
-def test_a_writer_that_closes_while_its_state_is_asked_is_not_torn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorder = live(tmp_path / "r.agentlog")
-    held = liveness.held
-
-    def late(descriptor: int) -> bool:
-        recorder.close()
-        return held(descriptor)
-
-    with Reader.open(recorder.path) as reader:
-        monkeypatch.setattr(liveness, "held", late)
-        assert reader.state() == "closed"
-
-
 READ_ONLY = """
 set -e
 mount --bind "$1" "$1"
