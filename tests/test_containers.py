@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,21 +48,38 @@ def test_a_profile_refuses_what_it_says(container: Callable[[str], Container], p
     assert found["interfaces"] == ["lo"]
 
 
-def test_nothing_of_a_container_stays(container: Callable[[str], Container]) -> None:
+@pytest.fixture
+def folders(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders that were made meanwhile: others on this machine may make some and mount something, too."""
+    found: list[Path] = []
+    make = tempfile.mkdtemp
+
+    def kept(*arguments: str | None, **keywords: str | None) -> str:
+        found.append(Path(make(*arguments, **keywords)))
+        return str(found[-1])
+
+    monkeypatch.setattr(tempfile, "mkdtemp", kept)
+    return found
+
+
+def test_nothing_of_a_container_stays(container: Callable[[str], Container], folders: list[Path]) -> None:
     made = container("docker")
-    before = Path("/proc/self/mounts").read_text(), set(Path("/dev/shm").iterdir())
+    folders.clear()
     done = made.run(["sh", "-c", "touch /left-behind; exit 7"])
     assert done.returncode == 7
     assert not Path("/left-behind").exists()
-    assert (Path("/proc/self/mounts").read_text(), set(Path("/dev/shm").iterdir())) == before
+    (folder,) = folders
+    assert folder.parent == Path("/dev/shm")
+    assert (folder.exists(), str(folder) in Path("/proc/self/mounts").read_text()) == (False, False)
 
 
-def test_a_container_that_hangs_is_ended(container: Callable[[str], Container]) -> None:
+def test_a_container_that_hangs_is_ended(container: Callable[[str], Container], folders: list[Path]) -> None:
     made = container("docker")
-    before = Path("/proc/self/mounts").read_text()
+    folders.clear()
     with pytest.raises(subprocess.TimeoutExpired):
         made.run(["sleep", "1000"], timeout=1)
-    assert Path("/proc/self/mounts").read_text() == before
+    (folder,) = folders
+    assert str(folder) not in Path("/proc/self/mounts").read_text()
 
 
 BOTH = """
