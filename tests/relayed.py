@@ -108,11 +108,11 @@ class Relayed:
 
     @contextmanager
     def server(
-        self, command: Sequence[str | Path], kind: Kind = "pipes"
+        self, command: Sequence[str | Path], kind: Kind = "pipes", *, pass_fds: Sequence[int] = ()
     ) -> Iterator["tuple[Pair, subprocess.Popen[bytes]]"]:
         """A real process behind the relay; the pair has the client's ends alone."""
         client, server = _channel(kind), _channel(kind)
-        process = subprocess.Popen(command, stdin=server[1], stdout=server[2])
+        process = subprocess.Popen(command, stdin=server[1], stdout=server[2], pass_fds=pass_fds)
         os.close(server[1])
         os.close(server[2])
         self.hand_over((client[1], client[2], server[0], server[3]), process.pid)

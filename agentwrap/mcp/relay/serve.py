@@ -20,7 +20,7 @@ from agentwrap.mcp.relay.link import Link
 from agentwrap.mcp.relay.process import Settings
 from agentwrap.mcp.relay.session import Session
 
-_EXIT_S = 0.25  # between a process's last descriptor and its end
+_EXIT_S = 0.25  # from a server's last descriptor to the beginning of its end, or to the next look at it
 _LEAVING_S = 20.0  # how long whoever takes bytes may take none while the run ends
 _QUIET_S = 0.05
 _READS, _WRITES = select.EPOLLIN, select.EPOLLOUT
@@ -201,7 +201,12 @@ class Relay:
         self._swept = self._poller.dropped
         for number, session in [one for one in self._sessions.items() if one[1].over]:
             if number in self._ending:
-                if time.monotonic() < self._ending[number] and not session.exited():
+                if session.exited():
+                    pass
+                elif time.monotonic() < self._ending[number]:
+                    continue
+                elif session.exiting():
+                    self._ending[number] = time.monotonic() + _EXIT_S
                     continue
             elif session.await_exit(lambda _events: None):
                 self._ending[number] = time.monotonic() + _EXIT_S

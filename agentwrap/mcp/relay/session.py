@@ -121,6 +121,15 @@ class Session:
         waiting.register(self._process, select.POLLIN)
         return bool(waiting.poll(0))
 
+    def exiting(self) -> bool:
+        """Whether the kernel is taking the server's process down (PF_EXITING), however long that takes."""
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb") as file:
+                flags = int(file.read().rpartition(b")")[2].split()[6])  # proc(5): the ninth field
+        except (OSError, ValueError, IndexError):
+            return False  # gone by now, or hidden from us
+        return bool(flags & _PF_EXITING)
+
     def close(self, ending: McpSessionEnding | None = None) -> None:
         """Tell its last news, once. `ending`: if it did not end by itself."""
         if self._told:
@@ -142,6 +151,7 @@ class Session:
 
 
 _NONE, _GONE = -1, -2
+_PF_EXITING = 0x4  # include/linux/sched.h
 
 
 def _process(pid: int) -> int:

@@ -12,6 +12,7 @@ import pytest
 from relayed import KINDS, NO_PROCESS, Relayed, read_line, read_to_end, write_until_refused
 
 from agentwrap.events import McpClosed, McpOpened
+from agentwrap.mcp.relay import serve
 
 SERVER = """
 import os, sys
@@ -89,6 +90,39 @@ def test_a_server_that_closes_its_output_and_lives_on() -> None:
         assert read_to_end(pair.read) == b""
         assert process.wait() == 1  # it writes to what it has closed
         assert relayed.closed().ending in ("server-closed", "server-exited")
+
+
+ENDS_SLOWLY = """
+import ctypes, os, sys, threading
+def end():
+    while b") Z " not in open("/proc/self/stat", "rb").read():
+        os.sched_yield()
+    os.close(0)
+    os.close(1)
+    os.read(int(sys.argv[1]), 1)
+    os._exit(3)
+threading.Thread(target=end).start()
+ctypes.CDLL(None).syscall(60, 0)  # exit(2) of the first thread: the process is going, and stays as long as the other
+"""
+
+
+def test_a_server_that_takes_long_to_end_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel closes descriptors at the beginning of an exit; its end may come whenever there is time for it."""
+    monkeypatch.setattr(serve, "_EXIT_S", 0.0)
+    waits, go_on = os.pipe()
+    words = [sys.executable, "-S", "-E", "-c", ENDS_SLOWLY, str(waits)]
+    with Relayed() as relayed, relayed.server(words, pass_fds=(waits,)) as (pair, process):
+        other = relayed.session()
+        assert read_to_end(pair.read) == b""
+        for byte in (b"x", b"y"):  # the relay has come by since
+            os.write(other.write, byte)
+            assert os.read(other.stdin, 9) == byte
+        os.write(go_on, b"g")
+        assert process.wait() == 3
+        assert relayed.closed().ending == "server-exited"
+        other.close()
+    os.close(waits)
+    os.close(go_on)
 
 
 def test_ids_never_asked_and_reused_pass() -> None:
