@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from policy_texts import PLACES
 
@@ -160,15 +160,14 @@ def test_any_text_is_a_pattern_or_refused(text: str) -> None:
     pattern.fits("/w/x")
 
 
-@given(
-    st.sampled_from(["$CWD/**", "$TMP/**", "/a/**", "/a/b/*", "/a/b/c", "**/c", "$CWD/x", "/a/*/c", "~/x/**"]),
-    st.sampled_from(["$CWD/**", "/a/b/**", "/a/b/c", "/a/b/*", "$CWD/x", "$CWD/y/**", "~/x/y"]),
-    st.sampled_from(["/w/x", "/w/y/z", "/a/b/c", "/a/b/d", "/a/b", "/tmp/x", "/home/u/x/y"]),
+@pytest.mark.parametrize(
+    "wide", ["$CWD/**", "$TMP/**", "/a/**", "/a/b/*", "/a/b/c", "**/c", "$CWD/x", "/a/*/c", "~/x/**"]
 )
-def test_what_is_covered_fits(wide: str, narrow: str, path: str) -> None:
-    assume(fits(narrow, path))
-    if parse_pattern(wide, PLACES).covers(parse_pattern(narrow, PLACES)):
-        assert fits(wide, path)
+def test_what_is_covered_fits(wide: str) -> None:
+    for narrow in ("$CWD/**", "/a/b/**", "/a/b/c", "/a/b/*", "$CWD/x", "$CWD/y/**", "~/x/y"):
+        if parse_pattern(wide, PLACES).covers(parse_pattern(narrow, PLACES)):
+            for path in ("/w/x", "/w/y/z", "/a/b/c", "/a/b/d", "/a/b", "/tmp/x", "/home/u/x/y"):
+                assert fits(wide, path) or not fits(narrow, path)
 
 
 @pytest.mark.parametrize(
