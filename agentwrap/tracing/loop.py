@@ -5,6 +5,9 @@ Runs on the thread that seized the child (ptrace binds to a thread). Ends when n
 
 import os
 import signal
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from resource import struct_rusage
 from typing import TYPE_CHECKING, Literal
@@ -30,6 +33,8 @@ _HOW: dict[int, Literal["fork", "vfork", "clone"]] = {
     ptrace.EVENT_VFORK: "vfork",
     ptrace.EVENT_CLONE: "clone",
 }
+_WAIT4 = b"61"  # arch/x86/entry/syscalls/syscall_64.tbl
+_PATIENCE_S = 10.0
 _FORWARDABLE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 
 
@@ -74,7 +79,8 @@ class PtraceLoop:
         self._performer: Performer | None = None
         self._early: set[int] = set()
         self.main_stopped = False
-        self.delivered: list[tuple[int, int]] = []  # (signal, sender) that reached the main command, newest last
+        self._delivered: deque[tuple[int, int]] = deque(maxlen=8)
+        self._tid = 0
 
     def perform_by(self, make: "Callable[[Callable[[int], None], Callable[[int, int], None]], Performer]") -> None:
         """Calls about internet sockets are performed: `make` is given how a thread goes on, and how it is answered."""
@@ -82,6 +88,7 @@ class PtraceLoop:
 
     def run(self) -> None:
         """Until every task is gone (ECHILD). The interpreter's own children are none: the tracer has only tracees."""
+        self._tid = threading.get_native_id()
         while True:
             try:
                 tid, status, usage = os.wait4(-1, ptrace.WALL)
@@ -93,6 +100,25 @@ class PtraceLoop:
                 # A fault of ours must not end the agent, which it would with the tracer (PTRACE_O_EXITKILL).
                 self._on_fault("process", f"task {tid}, status {status:#x}: {error!r}")
                 self._resume(tid)
+
+    def main_has(self, number: int, sender: int) -> bool:
+        """Whether a signal of this sender has come to the main command, too; each counts once. Not for our own thread.
+
+        One of its kind that still waits there is enough: a second one would be none then (signal(7)).
+        """
+        root, until = self._tree.root, time.monotonic() + _PATIENCE_S
+        while root is not None and time.monotonic() < until:
+            if _is_pending(root.pid, number):
+                return True
+            # What is pending no more is at a stop: once the loop sleeps, it has seen that.
+            if _is_in_wait4(self._tid):
+                break
+            time.sleep(0.001)
+        try:
+            self._delivered.remove((number, sender))
+        except ValueError:
+            return False
+        return True
 
     def _take(self, tid: int, status: int, usage: struct_rusage) -> None:
         stop = classify(status)
@@ -215,8 +241,8 @@ class PtraceLoop:
 
     def _signal(self, tid: int, number: int) -> None:
         root = self._tree.root
-        if root is not None and tid == root.pid and number in _FORWARDABLE:
-            self.delivered = [*self.delivered[-7:], (number, ptrace.signal_origin(tid)[1])]
+        if root is not None and self._tree.tasks.get(tid) is root and number in _FORWARDABLE:
+            self._delivered.append((number, ptrace.signal_origin(tid)[1]))
         if self._interrupted is not None:
             self._interrupted.begin_anew(tid, self._tree.tasks.get(tid))
         self._resume(tid, number)
@@ -249,3 +275,22 @@ class PtraceLoop:
                 usage.ru_maxrss * 1024,
             ),
         )
+
+
+def _is_pending(pid: int, number: int) -> bool:
+    """Whether a signal waits to be taken by a process (proc_pid_status(5))."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            pending = [int(line[7:], 16) for line in file if line.startswith((b"SigPnd:", b"ShdPnd:"))]
+    except OSError:
+        return False
+    return any(mask >> number - 1 & 1 for mask in pending)
+
+
+def _is_in_wait4(tid: int) -> bool:
+    """Whether a thread of ours sleeps there (proc_pid_syscall(5)); one that cannot be asked counts as if."""
+    try:
+        with open(f"/proc/self/task/{tid}/syscall", "rb") as file:
+            return file.read(128).split(None, 1)[0] == _WAIT4
+    except (OSError, IndexError):
+        return True

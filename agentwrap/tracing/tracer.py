@@ -522,7 +522,7 @@ class Tracer:
         """Pass a signal on, unless whoever sent it to us sent it to the whole process group and so to the agent too."""
         if self._loop is not None and sender:
             time.sleep(_DUPLICATE_WINDOW_S)
-            if (number, sender) in self._loop.delivered:
+            if self._loop.main_has(number, sender):
                 return
         self._signal_main(number)
 

@@ -134,9 +134,24 @@ def test_a_daemon_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert [e.data.get("signal") for e in run.events("process.exit") if e.data.get("ended_by")] == [9]
 
 
+LINGERING = """
+import sys
+from msgspec.structs import replace
+from agentwrap.cli.main import run
+from agentwrap.session import following
+made = following._settings
+following._settings = lambda one: replace(made(one), linger_s=300)
+sys.exit(run())
+"""
+
+
 def test_output_that_comes_after_the_main_command_is_not_cut(tmp_path: Path) -> None:
-    run = wrap(tmp_path, "bash", "-c", "exec > >(while read l; do echo got $l; done); echo a; echo b")
-    assert run.stdout == b"got a\ngot b\n"
+    """As long as it comes within the time that the run waits for it, which has no end here."""
+    script = "exec > >(while read l; do echo got $l; done); echo a; echo b"
+    words = command(tmp_path / "run.agentlog", "bash", "-c", script)
+    words[1:3] = ["-c", LINGERING]
+    done = subprocess.run(words, capture_output=True, env=environment(tmp_path), timeout=300)
+    assert done.stdout == b"got a\ngot b\n", done.stderr
 
 
 def _start(tmp_path: Path, *words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
@@ -160,7 +175,7 @@ def test_a_signal_to_the_wrapper_reaches_the_command_once(tmp_path: Path, number
     assert (process.returncode, out) == (9, b"got\n")
 
 
-def test_a_signal_to_the_whole_group_is_not_doubled(tmp_path: Path) -> None:
+def test_a_signal_to_the_whole_group_is_not_doubled_and_a_later_one_is_not_taken_for_it(tmp_path: Path) -> None:
     script = "trap 'echo got' USR1; trap 'exit 4' USR2; echo ready; while :; do sleep 0.05; done"
     process = subprocess.Popen(
         command(tmp_path / "run.agentlog", "bash", "-c", script),
@@ -172,6 +187,9 @@ def test_a_signal_to_the_whole_group_is_not_doubled(tmp_path: Path) -> None:
     assert process.stdout.readline() == b"ready\n"
     # bash itself must be told, not its sleep: the shell ignores what it cannot trap.
     os.killpg(process.pid, signal.SIGUSR1)
+    assert process.stdout.readline() == b"got\n"
+    process.send_signal(signal.SIGUSR1)
+    assert select.select([process.stdout], [], [], 300)[0], "from the same sender, to the wrapper alone"
     assert process.stdout.readline() == b"got\n"
     os.killpg(process.pid, signal.SIGUSR2)
     out, _ = process.communicate(timeout=300)
