@@ -26,10 +26,12 @@ def router() -> Iterator[Router]:
 
 
 def test_a_port_that_nobody_serves_is_vacant(router: Router) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        assert not router.is_vacant(Endpoint(ip_address("127.0.0.1"), port))
-    assert router.is_vacant(Endpoint(ip_address("127.0.0.1"), port))
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))  # and from now on nobody else can serve it
+        to = Endpoint(ip_address("127.0.0.1"), server.getsockname()[1])
+        assert router.is_vacant(to)
+        server.listen()
+        assert not router.is_vacant(to)
     assert router.unseen == ""
 
 

@@ -42,7 +42,7 @@ def test_what_no_other_process_has_is_dropped() -> None:
     sockets = _sockets()
     one, two = socket.socket(), socket.socket()
     known = [sockets.add(sock, DATAGRAM, AF_INET, ME) for sock in (one, two)]
-    holder = subprocess.Popen(["sleep", "60"], pass_fds=[one.fileno()])
+    holder = subprocess.Popen(["sleep", "infinity"], pass_fds=[one.fileno()])
     try:
         sockets.sweep()
         assert [other.kept is not None for other in known] == [True, False]
@@ -100,7 +100,7 @@ def test_who_serves_a_port_is_told_by_the_kernel(host: str) -> None:
             to = Endpoint(ip_address(host), sock.getsockname()[1])
             inode = os.fstat(sock.fileno()).st_ino
             assert listeners.serving(to, stream=stream) == ([inode], True)
-            assert listeners.serving(to, stream=not stream) == ([], False)
+            assert inode not in listeners.serving(to, stream=not stream)[0]  # the port may be somebody else's there
             nowhere = to._replace(ip=ip_address("::" if ":" in host else "0.0.0.0"))
             assert listeners.serving(nowhere, stream=stream) == ([inode], True)
             elsewhere = "::2" if ":" in host else "127.0.0.2"
@@ -120,7 +120,8 @@ def test_a_service_without_an_address_serves_each_and_comes_after_the_exact_one(
             assert set(listeners.serving(to, stream=True)[0]) == inodes
         with socket.create_server(("127.0.0.1", port), reuse_port=True) as exact:
             assert listeners.serving(to, stream=True) == ([os.fstat(exact.fileno()).st_ino], True)
-    assert listeners.serving(to, stream=True) == ([], False)
+        inode = os.fstat(any_address.fileno()).st_ino
+    assert inode not in listeners.serving(to, stream=True)[0]
     listeners.close()
 
 
@@ -142,7 +143,7 @@ def test_owners_are_remembered_by_inode() -> None:
     asked: list[int] = []
     with socket.socket() as sock:
         inode = os.fstat(sock.fileno()).st_ino
-        holder = subprocess.Popen(["sleep", "60"], pass_fds=[sock.fileno()])
+        holder = subprocess.Popen(["sleep", "infinity"], pass_fds=[sock.fileno()])
         try:
             owners = Owners(lambda pid: asked.append(pid) is None and pid == holder.pid)
             assert owners.ours(inode)
