@@ -90,10 +90,10 @@ def test_a_name_too_long_is_no_place(maze: Path) -> None:
 
 
 def test_a_resolution_closes_what_it_opened(maze: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = set(os.listdir("/proc/self/fd"))
     for path in (b"a/l/e", b"d/loop", b"gone", b"f/x", b"self", b"n" * 300, b"up/" * 30):
         _walked(bytes(maze), path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before  # what an earlier test left may be collected meanwhile
 
 
 def test_our_own_proc_shows_itself() -> None:
