@@ -21,16 +21,18 @@ def test_this_process() -> None:
 
 def test_another_process_with_secrets() -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", "input()", "word", ""],
+        [sys.executable, "-c", "print(flush=True); input()", "word", ""],
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         env={"MY_TOKEN": "x=y", "PLAIN": "z", "EMPTY_KEY": ""},
     ) as process:
         try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"\n"  # it is no longer us, nor on its way from us to itself
             found = image.look(process.pid)
-            while found.argv[-2:] != (b"word", b""):  # between fork and exec it is still us
-                found = image.look(process.pid)
         finally:
             process.communicate(b"\n")
+    assert found.argv[-2:] == (b"word", b"")
     assert found.secrets == ((b"MY_TOKEN", b"x=y"),)
     assert os.fsdecode(found.path) == sys.executable
 
