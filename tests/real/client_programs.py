@@ -32,12 +32,19 @@ AIOHTTP = """
 import os, sys, ssl, asyncio, aiohttp
 async def main():
     trusted = ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"])
-    async with aiohttp.ClientSession() as session, session.get(os.environ["URL"], ssl=trusted) as answer:
+    patient = aiohttp.ClientTimeout(total=300)
+    async with aiohttp.ClientSession(timeout=patient) as session, session.get(os.environ["URL"], ssl=trusted) as answer:
         answer.raise_for_status()
         sys.stdout.buffer.write(await answer.read())
 asyncio.run(main())
 """
-FETCH = """
+# Node's own client gives a server 10 seconds to connect, TLS and all; it lies behind this symbol once it is loaded.
+NODE_PATIENCE = """
+new Request('http://localhost/')
+const behind = Symbol.for('undici.globalDispatcher.1'), Agent = globalThis[behind]?.constructor
+if (Agent) globalThis[behind] = new Agent({connect: {timeout: 300_000}})
+"""
+FETCH = NODE_PATIENCE + """
 fetch(process.env.URL).then(async answer => {
   if (!answer.ok) throw answer.status
   process.stdout.write(Buffer.from(await answer.arrayBuffer()))
@@ -87,9 +94,11 @@ class Fetch {
 GO = """
 package main
 
-import ("fmt"; "io"; "net/http"; "os")
+import ("fmt"; "io"; "net"; "net/http"; "os"; "time")
 
 func main() {
+	patient := http.DefaultTransport.(*http.Transport)
+	patient.DialContext, patient.TLSHandshakeTimeout = (&net.Dialer{}).DialContext, 300 * time.Second
 	answer, err := http.Get(os.Getenv("URL"))
 	if err != nil { fmt.Fprintln(os.Stderr, err); os.Exit(1) }
 	io.Copy(os.Stdout, answer.Body)

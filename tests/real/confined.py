@@ -89,7 +89,7 @@ class Place:
         self.net = Internet(folder, NAMES)
         # Names are asked of a name server: what stands in the hosts file is known to everybody from the start.
         (folder / "hosts").write_text(f"127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {socket.gethostname()}\n")
-        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:20 attempts:2\n")
+        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:30 attempts:5\n")
         self.names = far_side.Names(self.net.datagrams("127.0.0.1", 53), NAMES)
         self._servers: list[far_side.Server] = []
         self._helpers: list[subprocess.Popen[bytes]] = []

@@ -62,9 +62,10 @@ WEBSOCKET = """
 import os, ssl, sys
 from websockets.sync.client import connect
 trusted = ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"])
+PATIENT = {"open_timeout": 300, "close_timeout": 300, "ping_timeout": 300}
 for url in sys.argv[1:]:
     try:
-        with connect(url, ssl=trusted if url.startswith("wss") else None, proxy=None) as socket:
+        with connect(url, ssl=trusted if url.startswith("wss") else None, proxy=None, **PATIENT) as socket:
             for number in range(50):
                 socket.send("x" * number * 100)
                 assert socket.recv() == "x" * number * 100
@@ -123,7 +124,8 @@ import os, sys, grpc
 trusted = grpc.ssl_channel_credentials(open(os.environ["SSL_CERT_FILE"], "rb").read())
 for target in sys.argv[1:]:
     secure = not target.endswith((":50051", ":80"))
-    channel = grpc.secure_channel(target, trusted) if secure else grpc.insecure_channel(target)
+    patient = [("grpc.min_reconnect_backoff_ms", 300_000)]  # how long a connection may take to be made, too
+    channel = grpc.secure_channel(target, trusted, patient) if secure else grpc.insecure_channel(target, patient)
     with channel:
         try:
             said = channel.unary_unary("/t.Echo/Say")(b"one", timeout=300)

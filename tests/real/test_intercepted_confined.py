@@ -203,7 +203,8 @@ def test_a_request_for_another_host_inside_is_refused(place: Place, site: sites.
 FIFTY = """
 import asyncio, os, sys, ssl
 async def one(number):
-    reader, writer = await asyncio.open_connection("allowed.example", 443, ssl=ssl.create_default_context())
+    trusted = ssl.create_default_context()
+    reader, writer = await asyncio.open_connection("allowed.example", 443, ssl=trusted, ssl_handshake_timeout=300)
     for _ in range(3):
         writer.write(b"GET /file HTTP/1.1\\r\\nHost: allowed.example\\r\\n\\r\\n")
         head = await reader.readuntil(b"\\r\\n\\r\\n")
@@ -257,7 +258,8 @@ def test_websockets(place: Place, site: sites.Site, tier: str) -> None:
     programs.need_modules("websockets.sync.client")
     code = """
 from websockets.sync.client import connect
-with connect("wss://allowed.example/ws", proxy=None) as socket:
+patient = {"open_timeout": 300, "close_timeout": 300, "ping_timeout": 300}
+with connect("wss://allowed.example/ws", proxy=None, **patient) as socket:
     for number in range(50):
         socket.send("x" * number * 100)
         assert socket.recv() == "x" * number * 100

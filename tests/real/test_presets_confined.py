@@ -34,7 +34,7 @@ def the_index_alone(place: Place, ran: Ran) -> None:
 def test_python_packages(place: Place, site: sites.Site, tier: str) -> None:
     client_programs.need_modules("pip")
     sites.pip_index(site, "walledpackage", "VALUE = 42\n")
-    pip = f"{sys.executable} -m pip -q --disable-pip-version-check install --retries 0"
+    pip = f"{sys.executable} -m pip -q --disable-pip-version-check install --retries 0 --timeout 300"
     used = f"{sys.executable} -c \"import sys; sys.path.insert(0, 'here'); import walledpackage\""
     script = (
         f"{pip} --target here walledpackage && {used}; echo $?;"

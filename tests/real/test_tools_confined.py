@@ -78,6 +78,7 @@ PidFile none
 StrictModes no
 UsePAM no
 PermitRootLogin yes
+LoginGraceTime 0
 """
 
 
@@ -121,7 +122,7 @@ def test_git_over_ssh(place: Place, tier: str) -> None:
 
 
 PIP = (sys.executable, "-m", "pip", "-q", "--isolated", "--disable-pip-version-check", "install", "--no-cache-dir",
-       "--retries", "0", "--cert", "../ca.pem", "--index-url")  # fmt: skip
+       "--retries", "0", "--timeout", "300", "--cert", "../ca.pem", "--index-url")  # fmt: skip
 UV = (sys.executable, "-m", "uv", "pip", "install", "-q", "--no-cache", "--python", sys.executable, "--default-index")
 
 
@@ -139,7 +140,7 @@ def test_a_package_from_an_index(place: Place, site: sites.Site, client: str, ti
             [sys.executable, "-c", used],
         ),
         tier,
-        env=place.trusting(UV_HTTP_RETRIES="0"),
+        env=place.trusting(UV_HTTP_RETRIES="0", UV_HTTP_TIMEOUT="300", UV_HTTP_CONNECT_TIMEOUT="300"),
     )
     status = 1 if client == "pip" else 2
     assert ended(ran) == [0, status, status, 0], ran.err
@@ -191,7 +192,7 @@ DIG = {
 def test_dig_in_its_forms(place: Place, name: str, tier: str) -> None:
     """Any resolver, both transports, any type: addresses are answered, nothing else is, and nobody else is asked."""
     need("dig")
-    lines = [f"echo FORM; dig +tries=1 +time=20 {name} {form}" for form in DIG]
+    lines = [f"echo FORM; dig +tries=1 +time=300 {name} {form}" for form in DIG]
     ran = place.run(["sh", "-c", "\n".join(lines)], tier)
     answers = ran.out.decode().split("FORM\n")[1:]
     told = {form: _dug(answer) for form, answer in zip(DIG, answers, strict=True)}
