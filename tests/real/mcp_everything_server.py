@@ -465,7 +465,8 @@ def main() -> None:
         app = server.streamable_http_app(event_store=Stored(), retry_interval=300, host=host)
     print("ready", listener.getsockname()[1], flush=True)
     tls = {"ssl_certfile": os.environ.get("CERT"), "ssl_keyfile": os.environ.get("KEY")}
-    settings = uvicorn.Config(app, log_level="error", **tls)
+    # A client that goes on after uvicorn's own 5 seconds would meet a connection that is just being closed.
+    settings = uvicorn.Config(app, log_level="error", timeout_keep_alive=300, **tls)
     asyncio.run(uvicorn.Server(settings).serve(sockets=[listener]))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def copy(source: int, to: int, kept: Path) -> None:
-    with kept.open("wb") as file:
+    with kept.open("wb", buffering=0) as file:  # its client may end us before we are at the end
         while data := os.read(source, 1 << 16):
             file.write(data)
             while data:

@@ -228,7 +228,7 @@ def test_an_approved_call_is_made_once_and_the_next_is_asked_again(world: World,
     (world.folder / "note").unlink(missing_ok=True)
     world.called()
     recording = world.recording("approved")
-    options = ("--policy", "approve.toml", "--ask-timeout", "100")
+    options = ("--policy", "approve.toml", "--ask-timeout", "300")
     run = world.start(command(recording, *world.client(url, mode, note, note), options=options))
     follow = [*AGENTWRAP, "pending", "--follow", "--json"]
     follower = subprocess.Popen(follow, env=world.env, stdout=subprocess.PIPE, text=True)
