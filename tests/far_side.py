@@ -23,6 +23,14 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
     return near, far
 
 
+def shut(sock: socket.socket) -> None:
+    """Whoever waits for it is woken, and closes it: a number that is free again belongs to somebody else at once."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # no peer: inet_shutdown (net/ipv4/af_inet.c) wakes all the same; or it is closed
+
+
 class Server:
     """Accepts on `listener` and has `talk` with each connection, in a thread of its own. `peers` counts them."""
 
@@ -31,16 +39,18 @@ class Server:
         self.talk = talk
         self.heard: list[bytes] = []
         self.peers = 0
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            self.peers += 1
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        with self.listener:
+            while True:
+                try:
+                    connection, _ = self.listener.accept()
+                except OSError:
+                    return
+                self.peers += 1
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
@@ -50,11 +60,8 @@ class Server:
                 pass
 
     def close(self) -> None:
-        try:
-            self.listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self.listener.close()
+        shut(self.listener)
+        self._thread.join(300)
 
 
 def http(listener: socket.socket, name: str) -> Server:
@@ -113,8 +120,8 @@ def tls(listener: socket.socket, folder: Path, *names: str, protocols: tuple[str
         with context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as inner:
             inner.do_handshake()
             server.heard.append(inner.recv(65536))
-            body = b"secure\n"
-            inner.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(body), body))
+            # Without a length: a client that has all of it would close while our end of TLS comes, which is a reset.
+            inner.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nsecure\n")
             inner.unwrap().close()
 
     server = Server(listener, talk)
@@ -160,13 +167,13 @@ class Names:
         self.names = dict(names)
         self.asked: list[str] = []
         self._sock = sock
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
         while True:
-            try:
-                data, peer = self._sock.recvfrom(4096)
-            except OSError:
+            data, peer = self._sock.recvfrom(4096)
+            if not data:
                 return
             query = dns.parse_query(data)
             self.asked.append(query.name)
@@ -178,4 +185,6 @@ class Names:
                 return
 
     def close(self) -> None:
+        shut(self._sock)
+        self._thread.join(300)
         self._sock.close()

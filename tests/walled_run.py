@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--answer", default="", help="what a human says to each question")
     parser.add_argument("--ask-timeout", type=float, default=300)
     parser.add_argument("--intercept", action="append", default=[], help="a host whose TLS is ended")
+    parser.add_argument("--hasty", action="store_true", help="what is open at the end gets a moment only")
     parser.add_argument("--trust", default="", help="authorities that we trust besides the machine's")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
@@ -50,6 +51,7 @@ def main() -> int:
         ours.close()
         announce.close()
         os.environ["SSL_CERT_FILE"] = options.trust
+        _be_patient(hasty=options.hasty)
         held = {
             name: socket.socket(fileno=descriptor)
             for name, descriptor in made.descriptors.items()
@@ -74,6 +76,15 @@ def main() -> int:
         os.execvp(options.command[0], options.command)
     made.close()
     return supervise(ours, go, program, gateway, options)
+
+
+def _be_patient(*, hasty: bool) -> None:
+    """What clients and servers hear, and what is told of them, must not depend on how long they take for it."""
+    from agentwrap.gateway import connection, inspection, lookup, service
+
+    connection._HELLO_S = connection._AGAIN_HELLO_S = inspection.FIRST_FLIGHT_S = lookup.LOOKUP_S = 300.0
+    if not hasty:
+        service._LAST_LOOKS = int(300 / service._STEP_S)
 
 
 def supervise(ours: socket.socket, go: int, program: int, gateway: int, options: argparse.Namespace) -> int:

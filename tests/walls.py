@@ -1,5 +1,6 @@
 """An internet with a wall in it: programs behind the wall, servers outside, and what the gateway told."""
 
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,9 +51,14 @@ class World:
         self.internet = Internet(folder, names)
         # Names are asked of a name server: what stands in the hosts file is known to everybody from the start.
         (folder / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
-        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:10 attempts:2\n")
+        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:30 attempts:5\n")
         self.names = far_side.Names(self.internet.datagrams("127.0.0.1", 53), names)
-        self.listen = self.internet.listen
+        self._listening: list[socket.socket] = []
+
+    def listen(self, host: str, port: int) -> socket.socket:
+        """A listening socket in this internet, for a server that ends with it."""
+        self._listening.append(self.internet.listen(host, port))
+        return self._listening[-1]
 
     def run(self, policy: str, argv: Sequence[str], *options: str, mode: str = "enforce", timeout: float = 300) -> Told:
         """Run a program behind the wall under `[network]` of a policy."""
@@ -73,6 +79,8 @@ class World:
         return self.run(policy, [sys.executable, "-c", code], *options, **more)
 
     def close(self) -> None:
+        for listener in self._listening:
+            far_side.shut(listener)
         self.names.close()
         self.internet.close()
 

@@ -140,6 +140,7 @@ def test_a_name_that_is_rebound_is_judged_by_where_it_leads_now(world: World) ->
 import socket
 sock = socket.create_connection(("a.example", 80), timeout=300)
 try:
+    sock.sendall(b"\\0")
     print(sock.recv(1))
 except ConnectionResetError:
     print("reset")
@@ -179,7 +180,7 @@ def test_a_search_list_is_tried_by_the_program_alone(world: World) -> None:
 class TestAsk:
     def test_a_name_waits_for_a_human_before_anybody_is_asked_for_it(self, world: World) -> None:
         far_side.http(world.listen("203.0.113.4", 80), "D")
-        told = world.run(RULES, ["curl", "-sS", "-m", "20", "http://denied.example/"], "--answer", "once", mode="ask")
+        told = world.run(RULES, ["curl", "-sS", "-m", "300", "http://denied.example/"], "--answer", "once", mode="ask")
         assert told.stdout == "D denied.example /\n", told.stderr
         [waiting] = told.of(AskWaiting)
         assert waiting.question == b"connect to denied.example:80"
@@ -190,7 +191,7 @@ class TestAsk:
     def test_no_and_silence_are_a_denial(self, world: World, answer: str) -> None:
         server = far_side.http(world.listen("203.0.113.4", 80), "D")
         options = ("--answer", answer) if answer else ("--ask-timeout", "0.3")
-        argv = ["curl", "-sS", "-m", "20", "http://denied.example/", "http://denied.example/2"]
+        argv = ["curl", "-sS", "-m", "300", "http://denied.example/", "http://denied.example/2"]
         told = world.run(RULES, argv, *options, mode="ask")
         assert told.stdout.count("agentwrap denied: connect denied.example:80") == 2, told.stderr
         # the second try does not ask again at once
@@ -201,7 +202,7 @@ class TestAsk:
 
     def test_an_approved_name_that_leads_to_a_private_network_is_another_question(self, world: World) -> None:
         far_side.http(world.listen("10.9.8.7", 80), "R")
-        argv = ["curl", "-sS", "-m", "20", "http://rebound.example/", "--next", "-sS", "http://rebound.example/2"]
+        argv = ["curl", "-sS", "-m", "300", "http://rebound.example/", "--next", "-sS", "http://rebound.example/2"]
         told = world.run(RULES, argv, "--answer", "run", mode="ask")
         assert told.stdout.count("R rebound.example") == 2, told.stderr
         assert [event.question for event in told.of(AskWaiting)] == [
@@ -209,6 +210,6 @@ class TestAsk:
         ]  # fmt: skip
 
     def test_nobody_there_is_a_denial_at_once(self, world: World) -> None:
-        told = world.run(RULES, ["curl", "-sS", "-m", "20", "http://denied.example/"], "--unattended", mode="ask")
+        told = world.run(RULES, ["curl", "-sS", "-m", "300", "http://denied.example/"], "--unattended", mode="ask")
         assert told.status == 6
         assert told.of(AskWaiting) == []

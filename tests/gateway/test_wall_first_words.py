@@ -11,7 +11,7 @@ from agentwrap.gateway.first_flight import H2_PREFACE
 
 pytestmark = pytest.mark.serial
 
-CURL = ("curl", "-sS", "-m", "20", "--http2-prior-knowledge")
+CURL = ("curl", "-sS", "-m", "300", "--http2-prior-knowledge")
 
 
 def denied(events: list[NetDecision]) -> list[bytes]:
@@ -21,7 +21,7 @@ def denied(events: list[NetDecision]) -> list[bytes]:
 def kinds_of_frames(data: bytes) -> list[int]:
     """RFC 9113, 4.1."""
     kinds, position = [], len(H2_PREFACE)
-    while position < len(data):
+    while position + 9 <= len(data):
         kinds.append(data[position + 3])
         position += 9 + int.from_bytes(data[position : position + 3], "big")
     return kinds

@@ -8,7 +8,7 @@ from agentwrap.events.egress import DnsQuery, NetClosed, NetDecision
 
 pytestmark = pytest.mark.serial
 
-CURL = ("curl", "-sS", "-m", "20")
+CURL = ("curl", "-sS", "-m", "300")
 SPEAK = """
 import socket, sys
 sock = socket.create_connection((sys.argv[1] if len(sys.argv) > 1 else "a.example", 80), timeout=300)

@@ -15,13 +15,13 @@ from agentwrap.gateway.interception.authority import Authority
 
 pytestmark = pytest.mark.serial
 
-CURL = ("curl", "-sS", "-m", "30")
+CURL = ("curl", "-sS", "-m", "300")
 OBSERVED = "[network]\ndefault = 'allow'\n"
 
 
-def run(world: World, argv: Sequence[str], policy: str = OBSERVED, mode: str = "observe") -> Told:
+def run(world: World, argv: Sequence[str], policy: str = OBSERVED, mode: str = "observe", *options: str) -> Told:
     trusted = ("--trust", str(world.folder / "ca.pem"))
-    return world.run(policy, argv, "--intercept", "a.example", *trusted, mode=mode)
+    return world.run(policy, argv, "--intercept", "a.example", *trusted, *options, mode=mode)
 
 
 def believing(world: World) -> list[str]:
@@ -94,7 +94,8 @@ def test_an_odd_answer_of_a_proxy_is_the_clients_business(world: World, answer: 
     """Nobody waits for what will not come: the run ends, with what the client would have made of it."""
     far_side.tls(world.listen("203.0.113.1", 443), world.folder, "a.example")
     proxy(world.listen("203.0.113.2", 3128), world, [answer, AGREED])
-    told = run(world, [*believing(world), "-m", "5", "--proxy", "http://b.example:3128", "https://a.example/x"])
+    argv = [*believing(world), "-m", "5", "--proxy", "http://b.example:3128", "https://a.example/x"]
+    told = run(world, argv, OBSERVED, "observe", "--hasty")
     assert told.status in (28, 56, 35, 52, 0), told.stderr
 
 
@@ -205,7 +206,7 @@ def test_an_address_is_read_as_well(world: World) -> None:
 INSIDE = """
 import socket, ssl, sys
 context = ssl.create_default_context(cafile=sys.argv[1])
-s = context.wrap_socket(socket.create_connection(("a.example", 443), 20), server_hostname="a.example")
+s = context.wrap_socket(socket.create_connection(("a.example", 443), 300), server_hostname="a.example")
 s.sendall(sys.argv[2].encode("latin-1").decode("unicode_escape").encode("latin-1"))
 data = b""
 try:

@@ -150,7 +150,10 @@ def test_connects_that_ask_nothing_and_leave_at_once_are_all_counted(world: Worl
     code = """
 import socket
 for number in range(500):
-    socket.create_connection(("203.0.113.4", 80), timeout=300).close()
+    try:
+        socket.create_connection(("203.0.113.4", 80), timeout=300).close()
+    except ConnectionResetError:
+        pass  # a client that was told why so often is only reset, maybe before connect(2) has returned
 """
     told = world.python(RULES, code)
     assert sum(row.count for row in told.of(NetDecision)) == 500, told.stderr

@@ -8,7 +8,7 @@ from agentwrap.events.egress import NetClosed, NetDecision
 
 pytestmark = pytest.mark.serial
 
-CURL = ("curl", "-sS", "-m", "20")
+CURL = ("curl", "-sS", "-m", "300")
 RULES = allow("a.example:443", "shared.example:443", "203.0.113.2:443", deny=("bad.example",))
 RAW = """
 import socket, ssl, sys
