@@ -29,7 +29,7 @@ def inside(body: Callable[[], None], who: str = AS[0]) -> None:
         told = b""
         try:
             os.close(reading)
-            signal.alarm(60)
+            signal.alarm(300)
             _enter(who)
             body()
         except pytest.skip.Exception as skipped:
