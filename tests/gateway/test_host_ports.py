@@ -9,14 +9,19 @@ from agentwrap.gateway.host_ports import _listed, listening_now, listening_ports
 
 
 def test_a_listener_is_found_and_is_gone_when_it_closes() -> None:
-    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET, "127.0.0.9")):
-        with socket.socket(family) as sock:
-            sock.bind((address, 0))
-            port = sock.getsockname()[1]
+    for address in ("127.0.0.1", "0.0.0.0", "127.0.0.9"):
+        # `taken` has the port on every address, before and after: the kernel gives it to nobody else.
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("", 0))
+            port = taken.getsockname()[1]
+            with socket.socket() as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind((address, port))
+                assert port not in listening_now()
+                sock.listen()
+                assert port in listening_now()
             assert port not in listening_now()
-            sock.listen()
-            assert port in listening_now()
-        assert port not in listening_now()
 
 
 def test_both_ways_of_looking_see_the_same() -> None:

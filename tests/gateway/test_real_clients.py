@@ -12,7 +12,8 @@ from agentwrap.gateway.first_flight import FirstFlight, Flight, H2PriorKnowledge
 from agentwrap.gateway.h2_requests import H2RequestStream
 from agentwrap.gateway.http_head import Item, Request, RequestStream
 
-FETCH = "fetch(process.argv[1]).catch(() => 0)"
+# undici gives a connect up that takes 10 s, by its own clock
+FETCH = "(function ask() { fetch(process.argv[1]).catch(ask) })()"
 HTTP2 = (
     "require('http2').connect(process.argv[1]).on('error', () => 0).request({':path': '/x'}).on('error', () => 0).end()"
 )
@@ -51,20 +52,28 @@ def first_words(command: list[str]) -> str:
         )
         try:
             server.settimeout(300)
-            connection, _ = server.accept()
-            with connection:
-                connection.settimeout(300)
-                return read(connection)
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    connection.settimeout(300)
+                    if connection.recv(1, socket.MSG_PEEK):  # one that was given up says nothing
+                        return read(connection)
         finally:
             client.kill()
             client.wait()
+
+
+def heard(connection: socket.socket) -> bytes:
+    data = connection.recv(65536)
+    assert data, "it left before it had said what it wants"
+    return data
 
 
 def read(connection: socket.socket) -> str:
     flight = FirstFlight()
     told: Flight = NEED_MORE
     while isinstance(told, NeedMore):
-        told = flight.feed(connection.recv(65536))
+        told = flight.feed(heard(connection))
     if isinstance(told, Tls):
         return f"tls {told.hello.sni} {b','.join(told.hello.alpn).decode()}"
     if isinstance(told, Other):
@@ -73,7 +82,7 @@ def read(connection: socket.socket) -> str:
     stream: RequestStream | H2RequestStream = RequestStream() if isinstance(told, Http) else H2RequestStream()
     items: list[Item] = stream.feed(bytes(flight.data))
     while not items or not isinstance(items[-1], Request):
-        items = stream.feed(connection.recv(65536))
+        items = stream.feed(heard(connection))
     request = items[-1]
     kind = "http" if isinstance(told, Http) else "h2"
     return f"{kind} {request.method.decode()} {request.target.decode()} {request.host}"

@@ -161,7 +161,7 @@ def by_requests(base: str) -> None:
 
 
 def by_httpx(base: str) -> None:
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(trust_env=False, timeout=300) as client:
         _ask(lambda method, path, body: client.request(method, base + path, content=body).content)
 
 
@@ -222,12 +222,13 @@ def test_another_websocket(keeps: bool | None) -> None:
 
     ours = [deflate.ServerPerMessageDeflateFactory(not keeps, not keeps, 10, 12)] if keeps is not None else None
     theirs = [deflate.ClientPerMessageDeflateFactory(not keeps, not keeps, 10, 12)] if keeps is not None else None
-    with serve(echo, "127.0.0.1", 0, compression=None, extensions=ours) as server:
+    patience: dict[str, Any] = {"open_timeout": 300, "close_timeout": 300, "ping_interval": None}
+    with serve(echo, "127.0.0.1", 0, compression=None, extensions=ours, **patience) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         with between(server.socket.getsockname()[1]) as made:
             uri = f"ws://127.0.0.1:{made.port}/v1/responses"
-            with connect(uri, compression=None, extensions=theirs, proxy=None) as client:
+            with connect(uri, compression=None, extensions=theirs, proxy=None, **patience) as client:
                 for message in up:
                     client.send(message)
                     client.ping()
