@@ -30,7 +30,7 @@ def test_who_asks_at_the_same_time_shares_the_answer() -> None:
             for _ in range(50):
                 nursery.start_soon(one)
 
-    trio.run(main)
+    trio.run(main, clock=trio.testing.MockClock())
     assert asked == ["a.example"]
     assert found == [HERE] * 50
 
@@ -92,11 +92,10 @@ def test_one_slow_name_does_not_hold_up_another() -> None:
         resolver = Resolver(ask)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(resolver.find, "slow.example")
-            with trio.fail_after(300):
-                assert await resolver.find("fast.example") == HERE
+            assert await resolver.find("fast.example") == HERE
             release.set()
 
-    trio.run(main)
+    trio.run(main, clock=trio.testing.MockClock())
 
 
 def test_the_machine_knows_itself_and_no_impossible_name() -> None:

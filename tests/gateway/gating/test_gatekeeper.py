@@ -197,7 +197,7 @@ def between(
     async def main() -> None:
         one = Between(rules, unattended=unattended, url=url, proxy=proxy)
         made.append(one)
-        with trio.fail_after(60):
+        with trio.fail_after(300):
             async with trio.open_nursery() as nursery:
                 one.passage.start_down(nursery, takeable=False)
                 nursery.start_soon(one.carry)
@@ -422,8 +422,8 @@ def test_a_client_that_reads_streams_hears_that_it_waits(form: str) -> None:
         one.asks.answered(ask, "run")
         await one.arrived(request)
         await one.server.send(answers[form])
-        waits, result = await events(one)
-        assert waits["params"]["progressToken"] == "t"
+        *waits, result = await events(one)  # it hears so every few seconds
+        assert {one["params"]["progressToken"] for one in waits} == {"t"}
         assert result["id"] == 1
         assert ("error" in result) is (form == "failure")
         allowed = post(call("read_file"))
@@ -539,7 +539,7 @@ def test_answers_that_ask_nothing_pass_as_they_come() -> None:
             chunk = b"%x\r\n%b\r\n" % (len(event), event)
             await one.server.send(chunk)
             read = b""
-            while event[-10:] not in read:
+            while event[-10:] + b"\r\n" not in read:
                 read += await one.client.recv(65536)
         await one.server.send(b"0\r\n\r\n")
         await one.got(b"0\r\n\r\n")
