@@ -169,6 +169,8 @@ def main() -> None:
             relay(theirs, log)
         os._exit(0)
     theirs.close()
+    if settings.get("relay") == "dead":
+        os.waitid(os.P_PID, relaying, os.WEXITED | os.WNOWAIT)  # its end of the channel is closed with it
     running = os.fork()
     if running:
         ours.close()
