@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -89,15 +90,19 @@ def rows(folder: Path, kind: str) -> list[Event]:
     return [row for row in events(folder / "run.agentlog") if row.kind == kind]
 
 
-def free_port() -> int:
-    with http.server.HTTPServer(("127.0.0.1", 0), Outside) as server:
-        return int(server.server_address[1])
+@pytest.fixture
+def port() -> Iterator[int]:
+    """One that nobody is handed out meanwhile: whoever sets SO_REUSEADDR can listen on it, as we do not (socket(7))."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 @pytest.mark.parametrize("tier", ["wall", "guard"])
-def test_under_rules_nothing_reaches_it(tmp_path: Path, tier: str) -> None:
+def test_under_rules_nothing_reaches_it(tmp_path: Path, tier: str, port: int) -> None:
     hosts = ["127.0.0.1", "::ffff:127.0.0.1", "0.0.0.0", "127.0.0.9", *([OWN4] if tier == "wall" else [])]
-    told = run(tmp_path, tier, free_port(), RULE, "serves", *hosts)
+    told = run(tmp_path, tier, port, RULE, "serves", *hosts)
     assert "reached" not in told
     denied = [row.data for row in rows(tmp_path, "net.decision") if row.data["decision"] == "deny"]
     assert {one["rule"] for one in denied} <= {"built-in.own-mcp", "built-in.own-address"}
@@ -106,9 +111,9 @@ def test_under_rules_nothing_reaches_it(tmp_path: Path, tier: str) -> None:
 
 
 @pytest.mark.parametrize("tier", ["wall", "guard"])
-def test_without_rules_about_it_it_is_a_gap(tmp_path: Path, tier: str) -> None:
+def test_without_rules_about_it_it_is_a_gap(tmp_path: Path, tier: str, port: int) -> None:
     network = 'default = "deny"\nallow = ["idle.example"]'
-    assert run(tmp_path, tier, free_port(), "", "serves", "127.0.0.1", network=network) == ["reached", "127.0.0.1 {}"]
+    assert run(tmp_path, tier, port, "", "serves", "127.0.0.1", network=network) == ["reached", "127.0.0.1 {}"]
     [gap] = [row.data for row in rows(tmp_path, "gap") if row.data["what"] == "mcp-http"]
     assert gap["cause"] == "not-led"
     assert gap["detail"].startswith("near at 127.0.0.1:")
