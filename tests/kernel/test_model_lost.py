@@ -56,11 +56,22 @@ class Half(World):
         self._over.set()
         super().close()
 
-    def half(self, then: str, act: Callable[[int], None] = lambda _pid: None, *options: str) -> Wrapped:
-        """An agent that has half of the answer and does `then`; `act` is given the supervisor's process in between."""
-        process = self.start(sys.executable, "-c", ASKS + then, options=options, env=ENV)
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"half\n"
+    def half(
+        self, then: str, act: Callable[[int], None] = lambda _pid: None, *, limits_s: tuple[int, ...] = ()
+    ) -> Wrapped:
+        """An agent that has half of the answer and does `then`; `act` is given the supervisor's process in between.
+
+        `limits_s`: the run ends after the first of these times that is enough for the half.
+        """
+        for limit_s in limits_s or (None,):
+            options = () if limit_s is None else ("--timeout", str(limit_s))
+            process = self.start(sys.executable, "-c", ASKS + then, options=options, env=ENV)
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            if first:
+                break
+            process.communicate()
+        assert first == b"half\n"
         self._wait_for_request()
         act(process.pid)
         out, error = process.communicate(timeout=300)
@@ -115,12 +126,12 @@ INSIDE = "inside of the answer's body"
 
 
 @pytest.mark.parametrize(
-    ("then", "options"),
-    [("\ns.close()", ()), ("\nos.kill(os.getpid(), 9)", ()), (WAITS, ("--timeout", "3"))],
+    ("then", "limits_s"),
+    [("\ns.close()", ()), ("\nos.kill(os.getpid(), 9)", ()), (WAITS, (3, 30, 300))],
     ids=["left", "killed", "timeout"],
 )
-def test_an_agent_that_does_not_hear_the_end(world: Half, then: str, options: tuple[str, ...]) -> None:
-    ran = world.half(then, lambda _pid: None, *options)
+def test_an_agent_that_does_not_hear_the_end(world: Half, then: str, limits_s: tuple[int, ...]) -> None:
+    ran = world.half(then, limits_s=limits_s)
     assert came(answer(ran)) == ("cancelled", 11, INSIDE)
     assert "cancelled by the client" in said(ran, "show", "--errors")[1]
     assert ran.gaps() == []
