@@ -211,8 +211,8 @@ def test_repeats_are_counted_and_none_is_lost(tmp_path: Path) -> None:
     rows = [event for event in run.events("act.denied") if event.subject == "/etc/passwd"]
     assert sum(event.data.get("count", 1) for event in rows) == 2000
     assert rows[0].data.get("count", 1) == 1
-    windows = (rows[-1].at_ns - rows[0].at_ns) / 250_000_000
-    assert len(rows) <= 2 + windows
+    windows = (run.events("run.end")[0].at_ns - rows[0].at_ns) / 250_000_000
+    assert len(rows) <= 2 + windows  # a row has the time of the last that it counts, not that of its telling
 
 
 def test_a_call_that_fails_by_itself_is_no_denial(tmp_path: Path) -> None:
