@@ -111,8 +111,9 @@ def take_known(host: bytes, status: os.stat_result, depth: Depth, settings: File
     mode = status.st_mode
     if not stat.S_ISREG(mode):
         return _other(host, status)
+    now_ns = time.time_ns()  # before it is read: what changes after that, in the same tick, must be looked for again
     if depth == "stat" or (depth == "hash" and status.st_size > CHEAP_HASH_BYTES):
-        return _snapshot(status, b"", None, "not-kept")
+        return _snapshot(status, now_ns, b"", None, "not-kept")
     try:
         try:
             descriptor = os.open(host, _OPEN_FLAGS_OWNER)
@@ -121,31 +122,31 @@ def take_known(host: bytes, status: os.stat_result, depth: Depth, settings: File
     except (FileNotFoundError, NotADirectoryError):
         return ABSENT
     except OSError:  # no permission, or replaced by a link between the two calls
-        return _snapshot(status, b"", None, "unreadable")
+        return _snapshot(status, now_ns, b"", None, "unreadable")
     try:
         if status.st_size <= SMALL_BYTES:  # looked at a moment ago, and the look costs as much as the read
-            return _read(descriptor, status, depth, settings)
-        return _read(descriptor, os.fstat(descriptor), depth, settings)
+            return _read(descriptor, status, now_ns, depth, settings)
+        return _read(descriptor, os.fstat(descriptor), now_ns, depth, settings)
     except OSError:
-        return _snapshot(status, b"", None, "unreadable")
+        return _snapshot(status, now_ns, b"", None, "unreadable")
     finally:
         os.close(descriptor)
 
 
-def _read(descriptor: int, status: os.stat_result, depth: Depth, settings: FileSettings) -> Snapshot:
+def _read(descriptor: int, status: os.stat_result, now_ns: int, depth: Depth, settings: FileSettings) -> Snapshot:
     size = status.st_size
     if not stat.S_ISREG(status.st_mode):
-        return _snapshot(status, b"", None, "special")
+        return _snapshot(status, now_ns, b"", None, "special")
     if size <= settings.max_content_bytes:
         content = os.read(descriptor, size + 1)
         if len(content) != size:
             content = _rest(descriptor, content, settings.max_content_bytes)
         raw = hashlib.sha256(content).digest()
         if depth == "hash":
-            return _snapshot(status, raw, None, "not-kept")
-        return _snapshot(status, raw, content, "")
+            return _snapshot(status, now_ns, raw, None, "not-kept")
+        return _snapshot(status, now_ns, raw, content, "")
     if size > settings.max_hash_bytes:
-        return _snapshot(status, b"", None, "over-cap")
+        return _snapshot(status, now_ns, b"", None, "over-cap")
     digest = hashlib.sha256()
     seen = 0
     while seen <= settings.max_hash_bytes:
@@ -154,7 +155,7 @@ def _read(descriptor: int, status: os.stat_result, depth: Depth, settings: FileS
             break
         digest.update(chunk)
         seen += len(chunk)
-    return _snapshot(status, digest.digest(), None, "not-kept" if depth == "hash" else "over-cap")
+    return _snapshot(status, now_ns, digest.digest(), None, "not-kept" if depth == "hash" else "over-cap")
 
 
 def _rest(descriptor: int, content: bytes, cap: int) -> bytes:
@@ -172,6 +173,7 @@ def _rest(descriptor: int, content: bytes, cap: int) -> bytes:
 
 def _snapshot(
     status: os.stat_result,
+    now_ns: int,
     raw: bytes,
     content: bytes | None,
     omitted: Literal["", "over-cap", "unreadable", "not-kept", "special"],
@@ -186,7 +188,7 @@ def _snapshot(
         raw=raw,
         omitted=omitted,
     )
-    racy = time.time_ns() - status.st_ctime_ns < RACY_NS
+    racy = now_ns - status.st_ctime_ns < RACY_NS
     return Snapshot(state, content, (status.st_dev, status.st_ino), signature(status), racy)
 
 
