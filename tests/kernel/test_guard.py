@@ -235,7 +235,7 @@ def test_a_thread_that_changes_the_address_meanwhile_reaches_nobody(
     assert ran.record["passed"] == 0
     assert ran.gaps == []
     # Both were really meant: some came to the gateway, some did not.
-    assert 0 < sum(ran.callers.values()) < 1000
+    assert 0 < sum(ran.callers.values()) < int(ran.stdout.split()[-1])
 
 
 @both
@@ -243,7 +243,8 @@ def test_refusals_are_counted_to_the_last(guarded: Guarded, binaries: Any, optio
     ran = guarded(binaries(64), "loop", "5000", options=options)
     rows = ran.of("net.refused")
     assert sum(event["count"] for event in rows) == 5000
-    assert len(rows) < 500  # one in a quarter of a second, however long they take
+    # The first at once, then one in a quarter of a second, and what is left at the end.
+    assert len(rows) <= 2 + rows[-1]["at_ns"] / 250_000_000
 
 
 def test_more_sockets_than_are_kept_are_refused_and_told(guarded: Guarded, binaries: Any) -> None:
