@@ -19,7 +19,7 @@ import msgspec
 
 from agentwrap.errors import EXIT_FAILED, EXIT_NOT_COVERED, EXIT_TIMEOUT, AgentwrapError
 from agentwrap.launching.options import Outcome, RunOptions, errno_name, option_words
-from agentwrap.session.endings import clock_jump, die_of, end_orphans, tracer_lost
+from agentwrap.session.endings import both_clocks, clock_jump, die_of, end_orphans, tracer_lost
 from agentwrap.session.following import WATCHED_SIGNALS, Following, fork_tracer, working_directory
 from agentwrap.session.mcp_traffic import McpTraffic
 from agentwrap.session.model_traffic import ModelTraffic
@@ -50,8 +50,7 @@ class Session:
         self.options = options
         self._say = say
         self.outcome = Outcome()
-        self._start_ns = time.monotonic_ns()
-        self._started_unix_ns = time.time_ns()
+        self._start_ns, self._started_unix_ns = both_clocks()
         self._channel: socket.socket
         self._tracer_pid = 0
         self._term_count = 0
@@ -357,7 +356,7 @@ class Session:
             except TimeoutError:
                 data = None
             if data == b"":
-                end_orphans(self._around.pids())
+                end_orphans(self._tracer_pid, self._around.pids())
                 self.outcome.failure = self.outcome.failure or "the tracer died; the agent's processes died with it"
                 self._pump.put([tracer_lost(self._now())])
                 return
@@ -480,9 +479,10 @@ class Session:
         reason: Literal["timeout", "lost", "signal", "exit"] = "signal" if killed_by else "exit"
         if outcome.timed_out or status is None:
             reason = "timeout" if outcome.timed_out else "lost"
+        now_ns, now_unix_ns = both_clocks()
         self._pump.put(
             [
-                *clock_jump(self._started_unix_ns, time.time_ns(), self._now()),
+                *clock_jump(self._started_unix_ns, now_unix_ns, now_ns - self._start_ns),
                 RunEnd(
                     at_ns=self._now(),
                     status=os.WEXITSTATUS(status) if status is not None and not killed_by else None,

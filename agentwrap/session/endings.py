@@ -3,22 +3,26 @@
 import os
 import resource
 import signal
+import time
 from collections.abc import Collection
 from typing import NoReturn
 
 from agentwrap.events import Gap
 
 _CLOCK_JUMP_NS = 1_000_000_000
+_AT_ONCE_NS = 1_000_000
 
 
-def end_orphans(own: Collection[int]) -> None:
+def end_orphans(tracer_pid: int, own: Collection[int]) -> None:
     """The tracer is dead. With ptrace the kernel has ended the tree already; else its orphans are our children now.
 
-    `own`: our other processes, which have something to tell yet.
+    `own`: our other processes, which have something to tell yet. The tracer is left to be waited for: its end of the
+    channel is closed before it is a zombie (exit_files() comes before exit_notify()).
     """
     from agentwrap.tracing.descendants import descendants
 
-    while left := set(descendants(os.getpid())) - set(own):
+    os.kill(tracer_pid, signal.SIGKILL)
+    while left := set(descendants(os.getpid())) - {tracer_pid, *own}:
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -36,6 +40,17 @@ def tracer_lost(at_ns: int) -> Gap:
         could_hide="the last events before the tracer died; the tree was ended by the kernel",
         from_ns=at_ns,
     )
+
+
+def both_clocks() -> tuple[int, int]:
+    """CLOCK_MONOTONIC and CLOCK_REALTIME of one moment, in ns.
+
+    Who is held up between the two would find a jump of the clock (or miss one): then they are read once more.
+    """
+    while True:
+        before_ns, unix_ns = time.monotonic_ns(), time.time_ns()
+        if time.monotonic_ns() - before_ns < _AT_ONCE_NS:
+            return before_ns, unix_ns
 
 
 def clock_jump(started_unix_ns: int, now_unix_ns: int, now_ns: int) -> list[Gap]:

@@ -12,7 +12,7 @@ from agentwrap.events import Coverage, RunEnd, RunStart
 from agentwrap.launching import environment
 from agentwrap.launching.authority_files import AuthorityFiles
 from agentwrap.launching.options import RunOptions, option_words
-from agentwrap.session.endings import clock_jump
+from agentwrap.session.endings import both_clocks, clock_jump
 from agentwrap.session.following import working_directory
 from agentwrap.session.mcp_traffic import McpTraffic
 from agentwrap.session.model_traffic import ModelTraffic
@@ -29,8 +29,7 @@ class ProxySession:
         """`options.command` is what the recording calls it; `port` 0: a free one."""
         self._options = options
         self._port = port
-        self._start_ns = time.monotonic_ns()
-        self._started_unix_ns = time.time_ns()
+        self._start_ns, self._started_unix_ns = both_clocks()
 
     def _now(self) -> int:
         return time.monotonic_ns() - self._start_ns
@@ -129,9 +128,10 @@ class ProxySession:
         self._mcp.close()
         self._files.remove()
         failure = self._gateway.failure or ("" if number else "the gateway ended")
+        now_ns, now_unix_ns = both_clocks()
         self._pump.put(
             [
-                *clock_jump(self._started_unix_ns, time.time_ns(), self._now()),
+                *clock_jump(self._started_unix_ns, now_unix_ns, now_ns - self._start_ns),
                 RunEnd(at_ns=self._now(), status=0 if number else None, reason="stopped" if number else "failed"),
             ]
         )
