@@ -5,6 +5,7 @@ documentation (RFC 5737), the namespace has no way out, and the connection has t
 """
 
 import os
+import select
 import socket
 import struct
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from agentwrap.gateway.connector import Connector
 
 _DIALLED = ("192.0.2.1", 443)
-_TIMEOUT_S = 3.0
+_TIMEOUT_S = 60.0  # for packets that nobody answers: every other refusal is told at once
 
 
 def wall() -> Probe:
@@ -26,7 +27,7 @@ def wall() -> Probe:
     from agentwrap.gateway.connector import Refusal
 
     try:
-        return Probe("wall", True, attempt(_stand, timeout_s=10))
+        return Probe("wall", True, attempt(_stand, timeout_s=3 * _TIMEOUT_S))
     except Refused as refused:
         step, _, detail = refused.words.partition(": ")
         fix = started.fix(Refusal(step, refused.number, detail))
@@ -41,12 +42,12 @@ def _stand() -> str:
     if isinstance(made, connector.Refusal):
         raise Refused(made.errno, f"{made.step}: {made.detail}")
     with socket.socket(fileno=made.descriptors.pop("tcp")) as listener:
-        listener.settimeout(_TIMEOUT_S)
-        _inside(made)
-        try:
-            connection, _ = listener.accept()
-        except TimeoutError:
-            raise Refused(0, "packet rules: a connection did not arrive at the gateway") from None
+        child = _inside(made)
+        ready, _, _ = select.select([listener.fileno(), child], [], [], _TIMEOUT_S)
+        os.close(child)
+        if listener.fileno() not in ready:
+            raise Refused(0, "packet rules: a connection did not arrive at the gateway")
+        connection, _ = listener.accept()
         with connection:
             arrived = connection.getsockname()[:2]
     if (arrived[0].removeprefix("::ffff:"), arrived[1]) != _DIALLED:
@@ -54,8 +55,11 @@ def _stand() -> str:
     return "namespaces stand, twice nested, and a connection is caught"
 
 
-def _inside(made: "Connector") -> None:
-    """A child enters, as the command of a run does, and dials. Raises Refused with the step that failed."""
+def _inside(made: "Connector") -> int:
+    """A child enters, as the command of a run does, and dials. Raises Refused with the step that failed.
+
+    Returns a pipe that ends when the child's dialling has failed.
+    """
     reading, writing = os.pipe()
     uid, gid = os.geteuid(), os.getegid()
 
@@ -83,7 +87,7 @@ def _inside(made: "Connector") -> None:
     forked(enter)
     os.close(writing)
     said = os.read(reading, 4096)
-    os.close(reading)
     (number,) = struct.unpack("=i", said[:4] or b"\5\0\0\0")
     if number:
         raise Refused(number, said[4:].decode(errors="replace") or "entering: no answer")
+    return reading
