@@ -22,7 +22,7 @@ Done = subprocess.CompletedProcess[str]
 
 
 def agentwrap(home: Path, *words: str | Path, **keywords: object) -> Done:
-    settings = {"env": environment(home), "cwd": home, "stdin": subprocess.DEVNULL, "timeout": 60, **keywords}
+    settings = {"env": environment(home), "cwd": home, "stdin": subprocess.DEVNULL, "timeout": 300, **keywords}
     return subprocess.run(
         [*AGENTWRAP, *words], capture_output=True, encoding="utf-8", errors="surrogateescape", **settings
     )  # type: ignore[call-overload,no-any-return]
@@ -429,14 +429,17 @@ def test_few_descriptors_are_enough_or_it_is_told(tmp_path: Path, limit: int) ->
 @pytest.mark.parametrize("options", [[], ["--debuggable"]])
 def test_more_processes_than_descriptors(tmp_path: Path, options: list[str]) -> None:
     # The soft limit is the command's; 150 processes at once are more than it.
-    script = "ulimit -n; for n in $(seq 150); do (read line < wait; echo $n > f$n) & done; sleep 0.3; yes > wait"
+    # Each waits for a line of its own, in a fifo that never is without a writer: whoever comes late finds one, too.
+    script = """ulimit -n; exec 9<> wait
+    for n in $(seq 150); do (read line < wait; echo $n > f$n) & done
+    for n in $(seq 150); do echo; done >&9; wait"""
     (tmp_path / "work").mkdir()
     os.mkfifo(tmp_path / "work" / "wait")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard != resource.RLIM_INFINITY and hard < 1000:
         pytest.skip("few descriptors are allowed here")
     run = wrap(
-        tmp_path, "sh", "-c", script + " 2>/dev/null; wait", options=options,
+        tmp_path, "sh", "-c", script, options=options,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (60, hard)),
     )  # fmt: skip
     assert run.stdout == b"60\n"

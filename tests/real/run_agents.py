@@ -94,7 +94,7 @@ def missing(case: str, user: str) -> str:
             with tempfile.TemporaryDirectory(dir="/tmp") as home:
                 os.chown(home, NOBODY, NOBODY)
                 probe = [*_as_plain_user(), "env", f"HOME={home}", *words]
-                done = subprocess.run(probe, capture_output=True, cwd="/", timeout=60, stdin=subprocess.DEVNULL)
+                done = subprocess.run(probe, capture_output=True, cwd="/", timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
             if done.returncode:
                 return f"a plain user cannot run {what}"
     return ""

@@ -3,10 +3,10 @@
 By the real names of the hosts, over TLS, as root, as a plain user and in job containers, in whatever tier there is.
 """
 
-import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,8 +47,8 @@ default = "allow"
 @pytest.fixture
 def policies() -> Iterator[Path]:
     """A folder that everybody may read; the lab hides /tmp."""
-    folder = Path(f"/var/tmp/agentwrap-policies-{os.getpid()}")
-    folder.mkdir(mode=0o755)
+    folder = Path(tempfile.mkdtemp(prefix="agentwrap-policies-", dir="/var/tmp"))
+    folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
 
