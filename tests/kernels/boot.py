@@ -100,7 +100,11 @@ def unpacked(package: str) -> Path:
             last = (done.stderr.strip().splitlines() or ["no answer"])[-1]
             raise Unavailable(f"{package} cannot be downloaded: {last}")
         subprocess.run(["dpkg-deb", "-x", found[0], f"{work}/tree"], check=True)
-        os.rename(f"{work}/tree", folder)
+        try:
+            os.rename(f"{work}/tree", folder)
+        except OSError:
+            if not folder.exists():  # else somebody else has unpacked it meanwhile (rename(2), ENOTEMPTY)
+                raise
     return folder
 
 
