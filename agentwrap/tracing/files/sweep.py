@@ -18,6 +18,9 @@ SCAN_WAIT_NS = 40_000_000
 UNSEEN_OPEN_NS = 300_000_000
 """A descriptor that was announced and is not there yet may still come: the call continues after we were told."""
 
+RAN_NS = 20_000_000
+"""A thread that ran for so long, whether in the open or after it, is through with it."""
+
 PASSING_NS = 15_000_000
 """What comes and goes faster than this is told once, when it is gone."""
 
@@ -38,6 +41,7 @@ class Sweeper:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._next_scan_ns: dict[int, int] = {}
+        self._ran_ns: dict[Holder, int] = {}
         self._queue: list[int] | None = None
 
     def ended(self, pid: int) -> None:
@@ -125,7 +129,7 @@ class Sweeper:
         # Or the open was over before the descriptors were read: then there was one, and it is closed.
         was_open = was_open or holder.opened_ns < desk.moved.get(holder.who.tid, 0) <= now_ns
         was_open = was_open or holder.who.tid in elsewhere
-        if not was_open and now_ns - holder.opened_ns < UNSEEN_OPEN_NS:
+        if not was_open and (now_ns - holder.opened_ns < UNSEEN_OPEN_NS or self._held_up(holder)):
             return  # not there yet
         before = pending.before
         if desk.settle_if_due(pending):
@@ -134,6 +138,15 @@ class Sweeper:
             desk.pending.release(pending, pid)
             if not pending.holders:
                 desk.let_go(pending)
+
+    def _held_up(self, holder: Holder) -> bool:
+        """Whether its thread waits for a processor, and may do so within the open."""
+        ran_ns = _ran_ns(holder.who.tid)
+        if ran_ns is None:
+            return False
+        if len(self._ran_ns) > MOST_THREADS:
+            self._ran_ns.clear()  # at worst an open is waited for a little longer
+        return ran_ns - self._ran_ns.setdefault(holder, ran_ns) < RAN_NS
 
 
 def _unseen(pending: Pending, pid: int, now_ns: int) -> Holder | None:
@@ -156,6 +169,15 @@ def _elsewhere(tids: set[int]) -> set[int]:
         if number not in _OPENING:
             found.add(tid)
     return found
+
+
+def _ran_ns(tid: int) -> int | None:
+    """How long a thread that is on a processor, or waits for one, has run (proc(5), schedstat); None for any other."""
+    try:
+        with open(b"/proc/%d/syscall" % tid, "rb") as file, open(b"/proc/%d/schedstat" % tid, "rb") as times:
+            return int(times.read().split()[0]) if file.read(128).split(None, 1)[0] == b"running" else None
+    except (OSError, IndexError):
+        return None
 
 
 def may_be_inside(tid: int) -> bool:

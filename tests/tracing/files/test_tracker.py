@@ -4,10 +4,11 @@ import ctypes
 import hashlib
 import mmap
 import os
+import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -964,6 +965,55 @@ def test_a_sweep_waits_for_an_open_that_has_not_happened_yet(bench: Any, aged: A
     path.write_bytes(b"new")
     bench.pass_time(1)
     bench.tracker.sweep()
+    assert bench.told() == [("Edit", "modify", "write", "a")]
+
+
+@pytest.fixture
+def running() -> Iterator[int]:
+    """A thread that is on a processor, or waits for one, at any time."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writing, b"x")
+        while True:
+            pass
+    try:
+        os.read(reading, 1)
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(reading)
+        os.close(writing)
+
+
+def test_a_sweep_waits_for_an_open_whose_thread_waits_for_a_processor(bench: Any, aged: Aged, running: int) -> None:
+    aged("a", b"old")
+    tool = bench.process("p1", os.getpid())
+    bench.tracker.opening(tool.who._replace(tid=running), bench.at("a"), os.O_WRONLY, 0)
+    bench.pass_time(1)
+    bench.tracker.sweep()
+    fd = os.open(bench.at("a").path, os.O_WRONLY)
+    bench.pass_time(1)
+    bench.tracker.sweep()
+    os.write(fd, b"new")
+    os.close(fd)
+    bench.pass_time(1)
+    bench.tracker.sweep()
+    assert bench.told() == [("Edit", "modify", "write", "a")]
+
+
+def test_a_sweep_looks_at_a_file_whose_thread_has_run_since(bench: Any, aged: Aged, running: int) -> None:
+    path = aged("a", b"old")
+    tool = bench.process("p1", os.getpid())
+    bench.tracker.opening(tool.who._replace(tid=running), bench.at("a"), os.O_WRONLY, 0)
+    path.write_bytes(b"new")
+    bench.pass_time(1)
+    bench.tracker.sweep()
+    assert bench.events == []
+    while not bench.events:
+        bench.pass_time(1)
+        bench.tracker.sweep()
     assert bench.told() == [("Edit", "modify", "write", "a")]
 
 
