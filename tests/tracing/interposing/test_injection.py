@@ -60,6 +60,7 @@ class Tracee:
 
     def kill(self) -> None:
         try:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # still ours, not another's by now
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, ptrace.WALL)
         except (ProcessLookupError, ChildProcessError):
