@@ -33,6 +33,12 @@ from agentwrap.launching.probes import Probe
 ALL = (*doctor.FOLLOWING, *doctor.MACHINE, *doctor.PREVENTION)
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe that takes long on a slow machine has not failed."""
+    monkeypatch.setitem(attempt.__kwdefaults__, "timeout_s", 300.0)
+
+
 def children() -> set[int]:
     """Children of this process by the kernel's own list."""
     return {int(word) for word in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
@@ -304,7 +310,13 @@ def test_a_closed_road_is_no_loss_where_another_is_whole() -> None:
 
 # --- the command -----------------------------------------------------------------------------------------------------
 
-DOCTOR = [sys.executable, "-B", "-m", "agentwrap", "doctor"]
+PATIENT = """
+from agentwrap.launching import doctor_calls
+doctor_calls.attempt.__kwdefaults__["timeout_s"] = 300.0
+from agentwrap.__main__ import main
+main()
+"""
+DOCTOR = [sys.executable, "-B", "-c", PATIENT, "doctor"]
 
 
 def test_the_command_tells_check_result_and_way(own_places: Path) -> None:
@@ -394,7 +406,8 @@ def test_inside_a_run_the_one_above_is_named(tmp_path: Path) -> None:
 UNDER_A_LISTENER = """
 import subprocess, sys
 from agentwrap.launching import doctor_calls, probes
-doctor_calls.filter_one("getpgid", doctor_calls.SECCOMP_RET_USER_NOTIF, probes.NEW_LISTENER)
+doctor_calls._COMMON["that nobody makes"] = 0xFFF  # one that nobody answered would keep who makes it for ever
+doctor_calls.filter_one("that nobody makes", doctor_calls.SECCOMP_RET_USER_NOTIF, probes.NEW_LISTENER)
 subprocess.run(sys.argv[1:], check=False)
 """
 

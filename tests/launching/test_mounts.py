@@ -6,7 +6,7 @@ import pytest
 
 from agentwrap.launching import mounts
 from agentwrap.launching.enforcement import Bind, Devices, Hold, Mask, MountPlan, Private, Put, ReadOnly
-from tests.launching.walls import attempt, inside, shell
+from tests.launching.walls import apart, attempt, inside, shell
 
 
 @pytest.fixture
@@ -218,7 +218,10 @@ def test_an_error_names_the_step_and_the_path(folder: Path) -> None:
 
 
 def test_the_machine_is_as_it_was(folder: Path) -> None:
-    before = Path("/proc/self/mountinfo").read_text()
-    inside(wall(folder), lambda: None)
-    assert Path("/proc/self/mountinfo").read_text() == before
+    told = apart(lambda: (mounted(), inside(wall(folder), lambda: None), mounted()))
+    assert told[0] == told[2]
     assert sorted(os.listdir(folder)) == ["closed", "open", "secret", "single"]
+
+
+def mounted() -> str:
+    return Path("/proc/self/mountinfo").read_text()

@@ -18,6 +18,7 @@ from agentwrap.launching import mounts
 from agentwrap.launching.enforcement import MountPlan
 
 _NEWUSER, _NEWNS = 0x10000000, 0x00020000
+_MS_REC, _MS_PRIVATE, _MS_SHARED = 0x4000, 1 << 18, 1 << 20
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -97,6 +98,31 @@ def inside(plan: MountPlan, act: Callable[[], Any]) -> tuple[list[str], Any]:
         lines = answers.read().split(b"\n", 1)
     assert os.waitpid(pid, 0)[1] == 0
     return json.loads(lines[0]), json.loads(lines[1])
+
+
+def apart(act: Callable[[], Any]) -> Any:
+    """What `act` returns (as JSON) in mounts of its own, shared like a machine's: nobody else mounts anything there."""
+    if _refused():
+        pytest.skip(f"no user namespaces here: {_refused()}")
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _leave(lambda: _act_apart(act, writing))
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        told = answer.read()
+    assert os.waitpid(pid, 0)[1] == 0
+    return json.loads(told)
+
+
+def _act_apart(act: Callable[[], Any], answer: int) -> None:
+    _own_user_namespace()
+    _unshare(_NEWNS)
+    for propagation in (_MS_PRIVATE, _MS_SHARED):
+        if _libc.mount(None, b"/", None, _MS_REC | propagation, None) != 0:
+            raise OSError(ctypes.get_errno(), f"mount: {os.strerror(ctypes.get_errno())}")
+    os.write(answer, json.dumps(act()).encode())
 
 
 def _refused() -> str:
