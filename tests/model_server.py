@@ -12,7 +12,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -75,7 +74,7 @@ class Answer:
         self.what = what
         self.ident = hashlib.sha256(call.body).hexdigest()[:12]
         self.tools = [(f"{self.ident}{n}", *tool) for n, tool in enumerate(TOOLS)] if what == "tools" else []
-        self.text = TEXT * {"long": 60, "slow": 400}.get(what, 1)
+        self.text = TEXT * {"long": 60, "slow": 60}.get(what, 1)
         self.prefix = {"anthropic": "toolu_", "chat": "call_", "responses": "call_"}[call.api]
         call.tools = [self.prefix + tool[0] for tool in self.tools]
 
@@ -343,9 +342,7 @@ class Connection:
             self._whole(call.status, json.dumps({"type": "error", "error": said}).encode(), retry)
             return
         if what == "hang":
-            while self._more():
-                pass
-            raise CutError(reset=False)
+            self._hold()
         call.status = 200
         answer = Answer(call, what)
         if not json.loads(body).get("stream"):
@@ -354,6 +351,12 @@ class Connection:
         else:
             self._stream(call, answer, what, coding)
         call.finished = True
+
+    def _hold(self) -> None:
+        """Nothing more until the client goes."""
+        while self._more():
+            pass
+        raise CutError(reset=False)
 
     def _whole(self, status: int, body: bytes, more: list[tuple[bytes, bytes]]) -> None:
         headers = [(b"Content-Type", b"application/json"), (b"Request-Id", b"req_1"),
@@ -369,8 +372,8 @@ class Connection:
             if number == 4:
                 self._in_the_middle(call, what, coder)
             self._piece(coder.feed(event), what)
-            if what == "slow":
-                time.sleep(0.01)
+            if what == "slow" and number == 100:
+                self._hold()
         if rest := coder.end():
             self._piece(rest, what)
         self._sock.sendall(b"0\r\n\r\n")
@@ -452,7 +455,13 @@ class ModelServer:
         self._context = context
         self._listener = listener
         self._lock = threading.Lock()
+        self._serving: list[threading.Thread] = []
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def settle(self) -> None:
+        """All clients have gone: when this returns, `log` has all that they said."""
+        while self._serving:
+            self._serving.pop().join()
 
     def keep(self, call: Call) -> None:
         with self._lock:
@@ -473,7 +482,9 @@ class ModelServer:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+            serving = threading.Thread(target=self._serve, args=(sock,), daemon=True)
+            serving.start()
+            self._serving.append(serving)
 
     def _serve(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

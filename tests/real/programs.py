@@ -5,6 +5,7 @@ import re
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,24 @@ def need(*programs: str) -> None:
     for program in programs:
         if shutil.which(program, path=environment(Path("/"))["PATH"]) is None:
             pytest.skip(f"{program} is not installed")
+
+
+def installed(folder: Path, install: Callable[[Path], list[str]], what: str) -> Path:
+    """`folder`, filled by the command that `install` makes of a place: once, and whole or not at all.
+
+    Skips where it cannot be had. Another run of the tests may be at it at the same time, or have been killed at it.
+    """
+    if not folder.is_dir():
+        made = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
+        done = subprocess.run(install(made), capture_output=True)
+        if done.returncode:
+            shutil.rmtree(made)
+            pytest.skip(f"{what} cannot be installed: {done.stderr.decode().strip()[-200:]}")
+        try:
+            made.rename(folder)
+        except OSError:
+            shutil.rmtree(made)  # somebody else was first
+    return folder
 
 
 @dataclass(frozen=True)

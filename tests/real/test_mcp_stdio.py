@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from real.programs import installed
 from wrapping import PATIENCE, Event, environment, events, wrap
 
 from agentwrap.recording.reader import Reader
@@ -34,13 +35,8 @@ def packages() -> Path:
         pytest.skip("npm is not installed")
     given = os.environ.get("AGENTWRAP_NODE_MCP")
     folder = Path(given or f"{tempfile.gettempdir()}/agentwrap-node-mcp-{os.getuid()}")
-    if not (folder / "node_modules" / "zod").is_dir():
-        folder.mkdir(exist_ok=True)
-        words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *PACKAGES]
-        done = subprocess.run(words, capture_output=True, timeout=120)
-        if done.returncode:
-            pytest.skip(f"the TypeScript packages cannot be installed: {done.stderr.decode().strip()[-200:]}")
-    return folder
+    npm = ["npm", "install", "--no-audit", "--no-fund", "--prefix"]
+    return installed(folder, lambda made: [*npm, str(made), *PACKAGES], "the TypeScript packages")
 
 
 def words(side: str, role: str) -> list[str]:

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import ssl
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -23,6 +22,7 @@ import pytest
 from internet import Internet
 from kernel.test_proxy import Proxy
 from model_server import OUTPUT_TOKENS, Call, ModelServer
+from real.programs import installed
 from wrapping import PATIENCE, Event, command, environment, events
 
 from agentwrap.recording.reader import Reader
@@ -58,13 +58,8 @@ def node_folder() -> Path:
         pytest.skip("npm is not installed")
     given = os.environ.get("AGENTWRAP_NODE_SDKS")
     folder = Path(given or f"{tempfile.gettempdir()}/agentwrap-node-sdks-{os.getuid()}")
-    if not (folder / "node_modules" / "ws").is_dir():
-        folder.mkdir(exist_ok=True)
-        words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder)]
-        done = subprocess.run([*words, "@anthropic-ai/sdk", "openai", "ws"], capture_output=True, timeout=90)
-        if done.returncode:
-            pytest.skip(f"the Node clients cannot be installed: {done.stderr.decode().strip()[-200:]}")
-    return folder
+    npm = ["npm", "install", "--no-audit", "--no-fund", "--prefix"]
+    return installed(folder, lambda made: [*npm, str(made), "@anthropic-ai/sdk", "openai", "ws"], "the Node clients")
 
 
 def program(language: str, *apis: str) -> list[str]:
@@ -99,6 +94,7 @@ class World:
     def run(self, argv: list[str], env: dict[str, str]) -> tuple[Any, list[Call]]:
         """What the clients found, and the calls that the server saw."""
         for server in self.servers:
+            server.settle()
             server.log.clear()
         done = self.net.run(argv, env=env, cwd=self.folder, capture_output=True, timeout=300 * PATIENCE)
         assert done.returncode == 0, done.stderr.decode()[-3000:]
