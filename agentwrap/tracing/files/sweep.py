@@ -19,7 +19,7 @@ UNSEEN_OPEN_NS = 300_000_000
 """A descriptor that was announced and is not there yet may still come: the call continues after we were told."""
 
 RAN_NS = 20_000_000
-"""A thread that ran for so long, whether in the open or after it, is through with it."""
+"""A thread that ran for so long is through with what it was about to do with a file that it opened."""
 
 PASSING_NS = 15_000_000
 """What comes and goes faster than this is told once, when it is gone."""
@@ -41,7 +41,7 @@ class Sweeper:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._next_scan_ns: dict[int, int] = {}
-        self._ran_ns: dict[Holder, int] = {}
+        self._ran_ns: dict[Holder, int | None] = {}
         self._queue: list[int] | None = None
 
     def ended(self, pid: int) -> None:
@@ -122,7 +122,7 @@ class Sweeper:
             if pending.seen is None:
                 pending.seen = set()
             pending.seen.add(pid)
-            if now_ns - holder.opened_ns > LONG_OPEN_NS:
+            if now_ns - holder.opened_ns > LONG_OPEN_NS and not self._held_up(holder):
                 desk.settle_if_due(pending)
             return
         was_open = pending.seen is not None and pid in pending.seen
@@ -140,13 +140,17 @@ class Sweeper:
                 desk.let_go(pending)
 
     def _held_up(self, holder: Holder) -> bool:
-        """Whether its thread waits for a processor, and may do so within the open."""
-        ran_ns = _ran_ns(holder.who.tid)
-        if ran_ns is None:
-            return False
+        """Whether its thread wants a processor, and has had one for no longer than a moment since we asked first."""
         if len(self._ran_ns) > MOST_THREADS:
-            self._ran_ns.clear()  # at worst an open is waited for a little longer
-        return ran_ns - self._ran_ns.setdefault(holder, ran_ns) < RAN_NS
+            self._ran_ns.clear()  # at worst a thread is waited for a little longer
+        if holder in self._ran_ns and self._ran_ns[holder] is None:
+            return False
+        ran_ns = _ran_ns(holder.who.tid)
+        first_ns = self._ran_ns.setdefault(holder, ran_ns)
+        if ran_ns is None or first_ns is None or ran_ns - first_ns >= RAN_NS:
+            self._ran_ns[holder] = None  # not asked again
+            return False
+        return True
 
 
 def _unseen(pending: Pending, pid: int, now_ns: int) -> Holder | None:

@@ -1017,6 +1017,22 @@ def test_a_sweep_looks_at_a_file_whose_thread_has_run_since(bench: Any, aged: Ag
     assert bench.told() == [("Edit", "modify", "write", "a")]
 
 
+def test_a_file_is_not_looked_at_while_its_writer_waits_for_a_processor(bench: Any, aged: Aged, running: int) -> None:
+    aged("a", b"old")
+    tool = bench.process("p1", os.getpid())
+    bench.tracker.opening(tool.who._replace(tid=running), bench.at("a"), NEW, 0)
+    fd = os.open(bench.at("a").path, NEW)
+    bench.tracker.sweep()
+    bench.pass_time(2)
+    bench.tracker.sweep()
+    assert bench.events == []
+    os.write(fd, b"new")
+    os.close(fd)
+    bench.pass_time(2)
+    bench.tracker.sweep()
+    assert bench.told() == [("Edit", "modify", "write", "a")]
+
+
 GOING: dict[str, tuple[tuple[str, ...], ...]] = {
     "unlink": (("Edit", "transient", "remove", "d/a"),),
     "rename": (("Edit", "create", "rename", "b", "d/a"),),
