@@ -1,10 +1,11 @@
 """A receiver of OTLP over HTTP on loopback: keeps what it is sent, answers as it is told."""
 
 import gzip
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -59,9 +60,14 @@ class Receiver:
 @contextmanager
 def receiver(*replies: Reply, tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
     state = Receiver(replies=list(replies))
+    kept: list[socket.socket] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            kept.append(self.connection)
 
         def do_POST(self) -> None:
             status, headers, body = state.take(self)
@@ -97,4 +103,7 @@ def receiver(*replies: Reply, tls: ssl.SSLContext | None = None) -> Iterator[Rec
             state.held.set()
         server.shutdown()
         thread.join()
+        for connection in kept:
+            with suppress(OSError):  # it is closed already
+                connection.shutdown(socket.SHUT_RDWR)
         server.server_close()

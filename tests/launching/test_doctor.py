@@ -118,7 +118,7 @@ def test_every_probe_leaves_nothing_behind(probe: Callable[[], Probe]) -> None:
     descriptors, processes = set(os.listdir("/proc/self/fd")), children()
     result = probe()
     assert result.detail
-    assert set(os.listdir("/proc/self/fd")) == descriptors
+    assert set(os.listdir("/proc/self/fd")) <= descriptors  # what an earlier test left may be collected meanwhile
     assert children() == processes
 
 
