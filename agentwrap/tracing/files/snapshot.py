@@ -23,6 +23,7 @@ Key = tuple[int, int]
 RACY_NS = 50_000_000
 """A change time this close to now may stand still while the file changes again (kernels before 6.13 have one tick)."""
 
+_CLOCK_REALTIME_COARSE = 5  # linux/time.h: the one of change times; it stands still where a tick comes late
 SMALL_BYTES = 16 << 10
 CHUNK_BYTES = 1 << 20
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -111,7 +112,8 @@ def take_known(host: bytes, status: os.stat_result, depth: Depth, settings: File
     mode = status.st_mode
     if not stat.S_ISREG(mode):
         return _other(host, status)
-    now_ns = time.time_ns()  # before it is read: what changes after that, in the same tick, must be looked for again
+    # Before it is read: what changes after that, in the same tick, must be looked for again.
+    now_ns = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
     if depth == "stat" or (depth == "hash" and status.st_size > CHEAP_HASH_BYTES):
         return _snapshot(status, now_ns, b"", None, "not-kept")
     try:

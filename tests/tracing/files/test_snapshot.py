@@ -23,7 +23,7 @@ def test_a_file_that_changed_just_before_a_long_look_may_have_changed_during_it(
         clock.ns += snapshot.RACY_NS
         return data
 
-    monkeypatch.setattr(snapshot, "time", SimpleNamespace(time_ns=lambda: clock.ns))
+    monkeypatch.setattr(snapshot, "time", SimpleNamespace(clock_gettime_ns=lambda _clock: clock.ns))
     monkeypatch.setattr(os, "read", slow)
     taken = [snapshot.take(os.fsencode(tmp_path / "a"), "content", FileSettings()) for _ in range(2)]
     assert [one.racy for one in taken] == [True, False]
