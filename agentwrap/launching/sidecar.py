@@ -209,6 +209,7 @@ class Sidecar(msgspec.Struct, kw_only=True):
 
     def _signal(self, number: int) -> None:
         try:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # ECHILD: its number may be another's
             os.kill(self.pid, number)
         except OSError:
             pass  # it ended by itself

@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -149,6 +151,23 @@ def test_one_that_nothing_ran_beside_is_ended() -> None:
     one.abandon()
     with pytest.raises(ChildProcessError):
         os.waitpid(one.pid, os.WNOHANG)
+
+
+STRANGER = "import subprocess; one = subprocess.Popen(['cat']); print(one.pid, flush=True); one.wait()"
+
+
+def test_who_has_its_number_after_it_is_left_alone() -> None:
+    one = begun(lambda _channel: None)
+    one.close()
+    with subprocess.Popen(
+        [sys.executable, "-c", STRANGER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as above:
+        assert above.stdin is not None
+        assert above.stdout is not None
+        one.pid = int(above.stdout.readline())
+        one.close()
+        above.stdin.write(b"alive\n")
+        assert above.stdout.readline() == b"alive\n"
 
 
 @pytest.mark.parametrize("patience_s", [300.0, 0.0])
