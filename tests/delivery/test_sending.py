@@ -13,8 +13,15 @@ from patient_sender import PATIENT
 from wrapping import AGENTWRAP
 
 from agentwrap.cli.main import run
+from agentwrap.delivery.otlp_http import Sender
 
 Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver on a slow machine has not failed: what it has is not sent again."""
+    monkeypatch.setitem(Sender.__init__.__kwdefaults__, "timeout_s", 300.0)
 
 
 @pytest.fixture
