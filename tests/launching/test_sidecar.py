@@ -44,9 +44,12 @@ def begun(does: Callable[[socket.socket], None]) -> Told:
     ours, theirs = channel_pair(socket.SOCK_STREAM)
     child = os.fork()
     if not child:
-        ours.close()
-        does(theirs)
-        os._exit(0)
+        try:
+            ours.close()
+            does(theirs)
+            os._exit(0)
+        finally:
+            os._exit(1)  # it is no second pytest
     theirs.close()
     return Told(pid=child, channel=ours)
 
