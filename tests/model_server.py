@@ -493,6 +493,8 @@ class ModelServer:
                 if self._context is None:
                     self._talk(sock, sock)
                     return
+                if not sock.recv(1, socket.MSG_PEEK):
+                    return  # an SSLSocket that meets a reset on its way up is never closed
                 inner = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
                 with inner:
                     inner.do_handshake()

@@ -43,6 +43,8 @@ class World:
         self.sent.write_text(json.dumps({name: base64.b64encode(one).decode() for name, one in told.items()}))
 
     def _in_tls(self, sock: socket.socket) -> None:
+        if not sock.recv(1, socket.MSG_PEEK):
+            return  # an SSLSocket that meets a reset on its way up is never closed
         with self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False) as inner:
             inner.do_handshake()
             self._talk(inner)

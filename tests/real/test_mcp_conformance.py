@@ -7,6 +7,7 @@ from a configuration, through a wall with a policy, and through rules that read 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -82,6 +83,7 @@ class World:
         except OSError as error:
             pytest.skip(f"no network of its own can be had here: {error}")
         subprocess.run(["true"], preexec_fn=self._few_ports, check=True)
+        self._sockets = tempfile.mkdtemp(prefix="agentwrap-", dir="/tmp")  # unix(7): names of 108 bytes at most
         self._running: list[subprocess.Popen[bytes]] = []
         self._server = self.start([sys.executable, str(HERE / "mcp_everything_server.py"), str(PORT)])
         (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"everything": {"type": "http", "url": URL}}}))
@@ -144,7 +146,7 @@ class World:
         """Of our client, which is wrapped."""
         node, program = suite()
         out = self.folder / f"client-{revision}-{way}"
-        address = str(self.folder / f"{revision}{way}")
+        address = f"{self._sockets}/{revision}{way}"
         words = [sys.executable, str(HERE / "mcp_everything_client.py"), address]
         client = self.start(self.recorded(words, way, out.name))
         ask = f"{sys.executable} -S -E {HERE}/mcp_everything_ask.py {address}"
@@ -164,6 +166,7 @@ class World:
         for running in self._running[:]:
             self.stop(running)
         self._net.close()
+        shutil.rmtree(self._sockets)
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,9 @@ TIMEOUT_S = 300
 class Screen:
     """A tmux server of our own with one window. `expect` waits for text among what the terminal was sent."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, short: Path) -> None:
         self.folder = folder
+        self._socket = str(short / "tmux")
         self.work = folder / "work"
         self.work.mkdir()
         self.recording = folder / "run.agentlog"
@@ -38,7 +39,7 @@ class Screen:
 
     def _tmux(self, *words: str) -> str:
         return subprocess.run(
-            ["tmux", "-S", str(self.folder / "socket"), *words],
+            ["tmux", "-S", self._socket, *words],
             cwd=self.work, env=environment(self.folder, SHELL="/bin/sh"), capture_output=True, text=True, check=True,
             timeout=TIMEOUT_S,
         ).stdout  # fmt: skip
@@ -68,7 +69,7 @@ class Screen:
         return self._tmux("capture-pane", "-p")
 
     def close(self) -> None:
-        subprocess.run(["tmux", "-S", str(self.folder / "socket"), "kill-server"], capture_output=True)
+        subprocess.run(["tmux", "-S", self._socket, "kill-server"], capture_output=True)
         os.close(self.fd)
 
     @property
@@ -77,9 +78,9 @@ class Screen:
 
 
 @pytest.fixture
-def screen(tmp_path: Path) -> Iterator[Screen]:
+def screen(tmp_path: Path, short_path: Path) -> Iterator[Screen]:
     need("tmux")
-    made = Screen(tmp_path)
+    made = Screen(tmp_path, short_path)
     try:
         made.begin()
         yield made
