@@ -185,14 +185,16 @@ class Sidecar(msgspec.Struct, kw_only=True):
 
     def _hear_out(self, thread: threading.Thread) -> None:
         """Until it has left and all that it told is noted. One that hangs is killed, which is told as a gap."""
-        heard, since = self._heard, time.monotonic()
+        heard, silent_s, before = self._heard, 0.0, time.monotonic()
         while thread.is_alive():
             thread.join(_LOOK_S)
             self.keep_going()
             now = time.monotonic()
+            # Where we ourselves stood still (a stopped job, a container that is paused), it may have done so, too.
+            silent_s, before = silent_s + min(now - before, 2 * _LOOK_S), now
             if heard != self._heard or self._noting or self._says_something():
-                heard, since = self._heard, now
-            elif now - since > _SILENT_S:
+                heard, silent_s = self._heard, 0.0
+            elif silent_s > _SILENT_S:
                 # Killed unreaped, so that the thread sees how it ended and tells what is missing.
                 self._signal(signal.SIGKILL)
 

@@ -1,5 +1,6 @@
 """A process of ours beside the agent, as the supervisor hears it out."""
 
+import itertools
 import os
 import signal
 import socket
@@ -147,6 +148,25 @@ def test_one_that_hangs_at_the_end_is_killed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sidecar, "_SILENT_S", 0.0)
     one = begun(lambda _channel: signal.pause())
     assert heard(one) == [gap(101), gap(9)]
+
+
+def test_one_that_stood_still_with_us_is_heard_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def does(channel: socket.socket) -> None:
+        until_told(channel)
+        until_told(channel)
+        channel.sendall(frame(gap(1)))
+
+    one = begun(does)
+    looks = itertools.count()
+
+    def an_hour_later() -> float:
+        look = next(looks)
+        if look == 2:
+            one.tell(b"go on")
+        return 3600.0 * min(look, 1)
+
+    monkeypatch.setattr(sidecar.time, "monotonic", an_hour_later)
+    assert heard(one) == [gap(1), gap(100)]
 
 
 def test_one_that_nothing_ran_beside_is_ended() -> None:
