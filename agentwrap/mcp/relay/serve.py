@@ -227,15 +227,17 @@ class Relay:
 
     def _leave(self) -> None:
         """The tree is gone: what is still on its way arrives, then the sessions are over, and all of it is told."""
-        since = time.monotonic()
+        quiet_s, before = 0.0, time.monotonic()
         while not self._link.over:
             active = self._turn(_QUIET_S if self._sessions else 0)
             now = time.monotonic()
+            # Where we ourselves stood still nobody could take anything.
+            quiet_s, before = quiet_s + min(now - before, 2 * _QUIET_S), now
             if active:
-                since = now
+                quiet_s = 0.0
                 continue
             owed = any(way.out.size for session in self._sessions.values() for way in session.ways)
-            if not self._crowded and (not owed or now - since > _LEAVING_S):
+            if not self._crowded and (not owed or quiet_s > _LEAVING_S):
                 break
         for number in list(self._sessions):
             session = self._sessions.pop(number)

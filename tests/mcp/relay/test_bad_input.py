@@ -1,12 +1,15 @@
 """Servers and clients that misbehave: nothing hangs, nothing is lost, memory is bounded, statuses are their own."""
 
+import itertools
 import os
 import resource
 import select
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from relayed import KINDS, NO_PROCESS, Relayed, read_line, read_to_end, write_until_refused
@@ -273,6 +276,35 @@ def test_what_is_still_open_at_the_end_of_the_run_is_told() -> None:
     assert relayed.told(up=True) == b"unread until now\n"
     assert read_to_end(pair.stdin) == b"unread until now\n"
     pair.close()
+
+
+def test_what_is_owed_at_the_end_arrives_though_the_relay_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, looks = os.pipe()
+    count = itertools.count()
+
+    def an_hour_later() -> float:
+        if (look := next(count)) == 3:
+            os.write(looks, b"x")
+        return 3600.0 * min(look, 1)
+
+    def read_late() -> None:
+        os.read(looked, 1)
+        got.append(read_to_end(pair.stdin))
+
+    monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=an_hour_later))
+    got: list[bytes] = []
+    reader = threading.Thread(target=read_late)
+    with Relayed() as relayed:
+        pair = relayed.session()
+        os.close(looks)  # the relay has it
+        for _ in range(2):  # what the pipe to the server holds, and as much again
+            os.write(pair.write, b"x" * (1 << 16))
+        relayed.heard.wait(lambda: relayed.heard.sizes[True] == 2 << 16)
+        reader.start()
+    reader.join()
+    assert sum(map(len, got)) == 2 << 16
+    pair.close()
+    os.close(looked)
 
 
 def test_a_relay_that_is_killed_ends_its_sessions_and_is_told() -> None:
