@@ -231,7 +231,7 @@ class Session:
 
         def hear(items: "list[Item]") -> None:
             self._own.see(items)
-            pump.put(asking.kept(items, options))
+            patient(asking.kept(items, options))
             mcp.see(items)
             if desk is not None:
                 desk.hear(items)

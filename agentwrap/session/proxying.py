@@ -1,5 +1,6 @@
 """A proxy without a command: a gateway that clients are told of, and the recording of what went through it."""
 
+import functools
 import os
 import shlex
 import signal
@@ -97,9 +98,10 @@ class ProxySession:
             raise AgentwrapError(
                 "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
             )
-        self._mcp = McpTraffic(self._pump.put, self._now)
+        patient = functools.partial(self._pump.put, patient=True)
+        self._mcp = McpTraffic(patient, self._now)
         self._gateway.traffic = ModelTraffic(self._now, self._mcp)
-        self._gateway.attend(self._pump.put, self._pump.flush, self._now)
+        self._gateway.attend(patient, self._pump.flush, self._now)
 
     def lines(self) -> list[str]:
         """What clients need in their environment, as lines for a POSIX shell."""
