@@ -26,7 +26,7 @@ def test_who_hears_gateway_and_relay_is_patient() -> None:
     session = SimpleNamespace(
         _around=SimpleNamespace(relay=_Heard(), gateway=_Heard()), _pump=pump, _now=lambda: 1,
         options=RunOptions((b"true",), {}, Path("out"), "r", undo=None),
-        _own=SimpleNamespace(see=lambda items: None), _open_desk=lambda: None,
+        _own=SimpleNamespace(see=lambda _items: None), _open_desk=lambda: None,
     )  # fmt: skip
     Session._attend(session)  # type: ignore[arg-type]
     assert told == [([GAP], True)] * 2
