@@ -159,13 +159,15 @@ class Sender:
 
     def _answer(self, link: socket.socket, deadline: float) -> Answer:
         status, retry_after, body = 0, None, b""
+        late = False
         while True:
             event = self._http.next_event()
             if event is h11.NEED_DATA:
                 left_s = deadline - time.monotonic()
-                if left_s <= 0:
+                if late:
                     raise TimeoutError
-                link.settimeout(left_s)
+                late = left_s <= 0  # one last look: what came while we ourselves were held up is an answer in time
+                link.settimeout(max(left_s, 0.001))
                 self._http.receive_data(link.recv(_CHUNK))
             elif isinstance(event, h11.Response):
                 status = event.status_code

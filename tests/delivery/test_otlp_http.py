@@ -1,8 +1,10 @@
+import itertools
 import socket
 import ssl
 import threading
 from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from otlp_receiver import FINE, Receiver, partial, receiver
 
+from agentwrap.delivery import otlp_http
 from agentwrap.delivery.endpoint import endpoint
 from agentwrap.delivery.otlp_http import Sender, attempts, readable, seconds_of
 from agentwrap.errors import AgentwrapError
@@ -113,6 +116,23 @@ def test_a_server_that_never_answers_is_left() -> None:
         failure = refused(there, timeout_s=0.05)
         there.held.set()
     assert failure.evidence.endswith("no answer in time")
+
+
+def test_an_answer_that_came_while_we_were_held_up_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = itertools.count()
+
+    def an_hour_later() -> float:
+        look = next(looks)
+        if look:
+            assert mine._socket is not None
+            mine._socket.recv(1, socket.MSG_PEEK)  # it is here
+        return 3600.0 * min(look, 1)
+
+    waits = Waits()
+    with receiver() as there, sender(there, waits) as mine:
+        monkeypatch.setattr(otlp_http, "time", SimpleNamespace(monotonic=an_hour_later))
+        assert mine.send(b"x").status == 200
+    assert (waits, there.bodies) == ([], [b"x"])
 
 
 @pytest.mark.parametrize("said", [b"", b"no\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx", b"\x16\x03"])

@@ -16,7 +16,7 @@ import pytest
 from conftest import RunAs, become_plain_user
 from containers import PROFILES, Container
 
-from agentwrap.launching import doctor, doctor_machine, doctor_storage, probes
+from agentwrap.launching import doctor, doctor_calls, doctor_machine, doctor_storage, probes
 from agentwrap.launching.doctor_calls import (
     PR_SET_DUMPABLE,
     SECCOMP_RET_ERRNO,
@@ -86,6 +86,14 @@ def test_an_attempt_that_hangs_is_ended_with_its_children() -> None:
     assert os.read(reading, 1) == b""  # the end of the pipe: nobody holds the other side any more
     os.close(reading)
     assert children() == before
+
+
+def test_an_answer_that_came_while_we_were_held_up_counts() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"0 well")
+    assert doctor_calls._listen(reading, 0.0) == (b"0 well", False)
+    os.close(reading)
+    os.close(writing)
 
 
 def test_an_attempt_that_is_killed_says_by_what() -> None:
