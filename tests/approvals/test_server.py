@@ -368,7 +368,7 @@ def test_malformed_requests_cost_only_their_own_connection(served: Served, sent:
     assert isinstance(served.ask(), Pending)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(pieces=st.lists(st.binary(max_size=300) | st.just(b'{"type":"answer","ask":"a1"'), max_size=5))
 def test_any_bytes_in_any_pieces_answer_nothing(served: Served, pieces: list[bytes]) -> None:
     with served.raw() as connection:

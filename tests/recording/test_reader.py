@@ -202,7 +202,7 @@ def test_damage_is_an_error_not_a_traceback(tmp_path: Path) -> None:
     assert (caught.value.kind, "event 3" in caught.value.evidence) == ("damaged", True)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 45055), st.binary(min_size=1, max_size=40)), min_size=1, max_size=12))
 def test_any_damage_gives_rows_or_one_error(tmp_path: Path, damage: list[tuple[int, bytes]]) -> None:
     whole = bytearray((make.FOLDER / "good.agentlog").read_bytes())

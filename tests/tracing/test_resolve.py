@@ -50,7 +50,7 @@ parts = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(path=st.lists(parts, max_size=8).map("/".join))
 def test_the_same_as_the_kernel_for_ourselves(maze: Path, path: str) -> None:
     start = bytes(maze)

@@ -45,7 +45,7 @@ def everything(folder: Path) -> Path:
     return story.write(folder / "r.agentlog")
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(OBJECTS), st.dictionaries(st.sampled_from(NAMES), json_values, max_size=6),
                           st.booleans()), min_size=1, max_size=3))  # fmt: skip
 def test_whatever_rows_hold_there_is_a_review(tmp_path: Path, changes: list[tuple[str, dict[str, Any], bool]]) -> None:
