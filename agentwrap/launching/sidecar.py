@@ -156,9 +156,12 @@ class Sidecar(msgspec.Struct, kw_only=True):
 
         One that is behind for long is not waited for again before it has caught up.
         """
-        until = time.monotonic() + _PATIENCE_S
+        waited_s, before = 0.0, time.monotonic()
         while behind := self._is_behind():
-            if self._too_slow or time.monotonic() > until:
+            now = time.monotonic()
+            # Where we ourselves stood still, so did the thread that hears it.
+            waited_s, before = waited_s + min(now - before, 10 * _TURN_S), now
+            if self._too_slow or waited_s > _PATIENCE_S:
                 break
             time.sleep(_TURN_S)
         self._too_slow = behind

@@ -193,9 +193,9 @@ def test_who_has_its_number_after_it_is_left_alone() -> None:
         assert above.stdout.readline() == b"alive\n"
 
 
-@pytest.mark.parametrize("patience_s", [300.0, 0.0])
+@pytest.mark.parametrize(("patience_s", "stands_still"), [(300.0, False), (0.0, False), (300.0, True)])
 def test_who_comes_after_it_finds_what_it_said_noted_or_does_not_wait_for_long(
-    monkeypatch: pytest.MonkeyPatch, patience_s: float
+    monkeypatch: pytest.MonkeyPatch, patience_s: float, stands_still: bool
 ) -> None:
     began, go_on = threading.Event(), threading.Event()
     noted: list[Item] = []
@@ -214,6 +214,9 @@ def test_who_comes_after_it_finds_what_it_said_noted_or_does_not_wait_for_long(
     one = begun(does)
     one.attend(put, lambda: True, lambda: 9)
     assert began.wait(300)
+    if stands_still:
+        looks = itertools.count()
+        monkeypatch.setattr(sidecar.time, "monotonic", lambda: 3600.0 * min(next(looks), 1))
     one.catch_up()
     assert noted == ([gap(1)] if patience_s else [])
     go_on.set()
