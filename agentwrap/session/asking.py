@@ -8,6 +8,7 @@ import msgspec
 
 from agentwrap.launching.options import RunOptions
 from agentwrap.session.following import working_directory
+from agentwrap.session.recorder import is_written
 
 if TYPE_CHECKING:
     from agentwrap.approvals.desk import Desk
@@ -54,7 +55,7 @@ def open_desk(
 
     def record(items: "list[Item]") -> None:
         pump.put(items)
-        if not pump.flush():
+        if not is_written(pump):
             raise OSError(pump.failure or "the recording cannot be written")
 
     facts = desk.facts_of(

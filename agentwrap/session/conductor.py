@@ -163,6 +163,7 @@ class Session:
         """Judge how the child stands; write the start, the coverage and its gaps; let it go."""
         from agentwrap.events import RunStart
         from agentwrap.launching import plan
+        from agentwrap.session.recorder import is_written
 
         options = self.options
         debuggable = "not asked for (--debuggable)" if options.debuggable else errno_name(told.attach_errno)
@@ -208,7 +209,7 @@ class Session:
         ]
         self._pump.start()
         self._pump.put(items)
-        if not self._pump.flush(10.0):
+        if not is_written(self._pump):
             raise AgentwrapError(
                 "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
             )

@@ -79,7 +79,7 @@ class ProxySession:
         return listener
 
     def _record(self) -> None:
-        from agentwrap.session.recorder import make_pump
+        from agentwrap.session.recorder import is_written, make_pump
 
         options = self._options
         self._pump = make_pump(options, self._started_unix_ns, self._now)
@@ -94,7 +94,7 @@ class ProxySession:
                 Coverage(at_ns=0, what="model", tier="witness", mechanism="proxy", note=_NOTE),
             ]
         )  # fmt: skip
-        if not self._pump.flush(10.0):
+        if not is_written(self._pump):
             raise AgentwrapError(
                 "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
             )

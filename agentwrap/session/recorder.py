@@ -1,6 +1,7 @@
 """The recorder of a run, out of its options."""
 
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,19 @@ from agentwrap.session.following import working_directory
 
 if TYPE_CHECKING:
     from agentwrap.recording.pump import RecorderPump
+
+
+_PATIENCE_S = 60.0
+_TURN_S = 1.0
+
+
+def is_written(pump: "RecorderPump") -> bool:
+    """Wait until all that was put is in the file. A slow disk is waited for, one that fails is not: then False."""
+    until_s = time.monotonic() + _PATIENCE_S
+    while not pump.flush(_TURN_S):
+        if pump.failure or time.monotonic() > until_s:
+            return False
+    return True
 
 
 def make_pump(options: RunOptions, started_unix_ns: int, now: Callable[[], int]) -> "RecorderPump":
