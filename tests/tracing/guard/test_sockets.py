@@ -42,7 +42,7 @@ def test_what_no_other_process_has_is_dropped() -> None:
     sockets = _sockets()
     one, two = socket.socket(), socket.socket()
     known = [sockets.add(sock, DATAGRAM, AF_INET, ME) for sock in (one, two)]
-    holder = subprocess.Popen(["sleep", "infinity"], pass_fds=[one.fileno()])
+    holder = subprocess.Popen(["sleep", "86400"], pass_fds=[one.fileno()])
     try:
         sockets.sweep()
         assert [other.kept is not None for other in known] == [True, False]
@@ -143,7 +143,7 @@ def test_owners_are_remembered_by_inode() -> None:
     asked: list[int] = []
     with socket.socket() as sock:
         inode = os.fstat(sock.fileno()).st_ino
-        holder = subprocess.Popen(["sleep", "infinity"], pass_fds=[sock.fileno()])
+        holder = subprocess.Popen(["sleep", "86400"], pass_fds=[sock.fileno()])
         try:
             owners = Owners(lambda pid: asked.append(pid) is None and pid == holder.pid)
             assert owners.ours(inode)
