@@ -32,11 +32,23 @@ def ask(path: Path, request: Request) -> Reply | None:
     except OSError as error:
         raise _silent(path, error) from error
     if not line:
-        return None  # it ended while we asked
+        if not _lives(path):
+            return None  # it ended while we asked
+        raise _silent(path, TimeoutError("we were held up, and it waits for nobody"))
     try:
         return messages.decode_reply(line)
     except ValueError as error:
         raise _silent(path, error) from error
+
+
+def _lives(path: Path) -> bool:
+    try:
+        connection = folder.connect(path)
+    except OSError:
+        return True
+    if connection is not None:
+        connection.close()
+    return connection is not None
 
 
 def _line(connection: socket.socket) -> bytes:

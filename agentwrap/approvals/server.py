@@ -126,10 +126,10 @@ class ControlServer:
                 else:
                     self._selector.unregister(self._listener)
                 listening = has_room
+        self._listener.close()  # before them: who hears nothing more and asks whether we live is told the truth
         for connection in list(self._connections.values()):
             self._drop(connection)
         self._selector.close()
-        self._listener.close()
 
     def _patience_s(self) -> float | None:
         """How long nothing has to be done by itself, in seconds."""

@@ -28,6 +28,7 @@ from agentwrap.approvals.messages import (
     encode,
 )
 from agentwrap.approvals.registry import Given, Registry, Waiting
+from agentwrap.errors import AgentwrapError
 
 FACTS = RunFacts("3f2a0000", "curl https://example.org", mode="ask")
 FACTS_WITH_POLICIES = RunFacts(
@@ -411,6 +412,17 @@ def test_what_came_while_the_server_was_held_up_is_heard(served: Served, monkeyp
         asking.sendall(encode(AskPending()))
         go_on.set()
         assert b'"pending"' in rest_of(asking)
+
+
+def test_who_was_held_up_while_asking_does_not_take_the_run_for_dead(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "CONNECTION_S", 0.0)
+    dropped, drop = threading.Event(), served.server._drop
+    monkeypatch.setattr(served.server, "_drop", lambda connection: (drop(connection), dropped.set()))
+    monkeypatch.setattr(client.messages, "encode", lambda request: encode(request) if dropped.wait(300) else b"")
+    with pytest.raises(AgentwrapError, match="does not answer"):
+        served.ask()
 
 
 def test_a_peer_that_goes_away_in_the_middle_is_forgotten(served: Served) -> None:
