@@ -130,7 +130,14 @@ class DnsService:
         if odd is not None:
             found = _Answered(odd, _MALFORMED, "deny")
         else:
-            found = await self._found(query)
+            try:
+                found = await self._found(query)
+            except trio.Cancelled:
+                # The run is over. Somebody was asked all the same, and only what is allowed gets that far.
+                verdict = self._stage.judge.lookup(query.name)
+                found = _Answered(dns.SERVFAIL, verdict.answer, _decision(verdict))
+                self._stage.teller.tell(self._event(query.name, query.qtype_name, found, server, transport, caller))
+                raise
         await self._stage.tell(self._event(query.name, query.qtype_name, found, server, transport, caller))
         room = dns.udp_room(query) if transport == "udp" else 0xFFFF
         return dns.reply(

@@ -1,5 +1,8 @@
 """Names behind the wall: judged before anybody is asked, answered whichever resolver was meant, remembered."""
 
+import os
+import threading
+
 import far_side
 import pytest
 from walls import World, allow, are_few
@@ -165,6 +168,20 @@ print(sock.recv(15))
     assert told.stdout == "b'HTTP/1.1 200 OK'\n", told.stderr
     assert server.peers == 1
     assert len(told.of(NetClosed)) == 1
+
+
+def test_a_name_that_was_still_asked_for_at_the_end_is_told(world: World) -> None:
+    """The program leaves as soon as the name server has heard of it, which says nothing."""
+    world.names.close()
+    os.mkfifo(world.folder / "heard")
+    with world.internet.datagrams("127.0.0.1", 53) as silent:
+        hearing = threading.Thread(target=lambda: (world.folder / "heard").write_bytes(silent.recv(4096)))
+        hearing.start()
+        leave = f"open({str(world.folder / 'heard')!r}, 'rb').read(); return"
+        code = QUERY.replace("answer = sock.recv(4096)", leave) + 'query("a.example")'
+        told = world.python(RULES, code, "--hasty")
+        hearing.join()
+    assert told_names(told.of(DnsQuery)) == {("allow", b"a.example", "A", "SERVFAIL")}, told.stderr
 
 
 def test_a_search_list_is_tried_by_the_program_alone(world: World) -> None:
