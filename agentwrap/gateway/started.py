@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from agentwrap.tracing.wire import Ready
 
 Tier = Literal["wall", "guard", "capture"]
-_READY_S = 20.0
+# Against hangs only: one that died is heard at once, and a busy machine takes a hundred times as long to load it.
+_READY_S = 120.0
 _NAMESPACES = ("user", "net", "mnt")
 _PUBLISHED = "published:"
 
