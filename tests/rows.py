@@ -2,7 +2,8 @@
 
 import base64
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ MODES = [(), ("--debuggable",), ("--follow", "trace"), ("--follow", "calls")]
 """Every way of following, by the options that ask for it."""
 
 TRACED = [options for options in MODES if options != ("--debuggable",)]
+
+
+LONG_OPEN_NS = 1_000_000_000
+"""A file that stays open for so long is looked at while it is: two rows then tell what one tells on a quick machine."""
 
 
 def mode_name(options: tuple[str, ...]) -> str:
@@ -79,7 +84,32 @@ class Rows:
         prefix = self.base + below.encode()
         found = [event for event in self._file_events(reads=reads) if raw(event.data["path"]).startswith(prefix)]
         # What a call did may be noticed a moment later than what another process did since.
-        return [self.word(event) for event in sorted(found, key=lambda event: event.at_ns)]
+        return [self.word(event) for event in self.joined(sorted(found, key=lambda event: event.at_ns))]
+
+    def joined(self, events: Sequence[Event]) -> list[Event]:
+        """Without the looks at files that were open for long: where one row ends, the next one about it begins."""
+        started = {event.span: event.at_ns for event in self.of("process.start")}
+        out: dict[int, Event] = {}
+        newest: dict[bytes, Event] = {}
+        for event in events:
+            path, told, before = raw(event.data["path"]), event, newest.pop(raw(event.data["path"]), None)
+            if before and self._goes_on(before, event) and before.at_ns - started.get(before.span, 0) >= LONG_OPEN_NS:
+                del out[before.seq]
+                told = replace(event, data={**before.data, "after": event.data["after"]})
+                if told.data["change"] == "modify" and self._is_state(told.data["before"], told.data["after"]):
+                    continue  # what it was at first
+            out[told.seq] = newest[path] = told
+        return list(out.values())
+
+    def _goes_on(self, before: Event, event: Event) -> bool:
+        """Whether the one found what the other left."""
+        changes = [one.data["change"] for one in (before, event) if one.kind == "file.edit"]
+        if changes not in (["create", "modify"], ["modify", "modify"]):
+            return False
+        return self._is_state(before.data["after"], event.data["before"])
+
+    def _is_state(self, one: dict[str, Any], other: dict[str, Any]) -> bool:
+        return self._content(one) == self._content(other)
 
     def _file_events(self, *, reads: bool) -> Iterator[Event]:
         return (e for e in self.events if e.kind.startswith("file.") and (reads or e.kind != "file.read"))

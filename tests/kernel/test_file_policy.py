@@ -62,7 +62,7 @@ def test_writes_outside_of_what_is_open_are_refused_and_told(tmp_path: Path, tie
     assert event.data["call"] == "openat"
     assert event.data["rule"].startswith("files.write.default `deny`")
     assert "files.write.allow" in event.data["change"]
-    assert run.paths("file.edit") == [str(tmp_path / "work" / "in")]
+    assert set(run.paths("file.edit")) == {str(tmp_path / "work" / "in")}
 
 
 @pytest.mark.parametrize("tier", TIERS)

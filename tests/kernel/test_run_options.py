@@ -101,7 +101,7 @@ mkdir "dir-{encoded.replace("/", "_")}"
     for form in _forms(SECRET):
         assert form not in stored, form
     if not options:
-        assert len(run.events("file.edit")) == 5
+        assert len({event.subject for event in run.events("file.edit")}) == 5
         assert "«redacted:".encode() in stored
 
 
@@ -110,4 +110,4 @@ def test_the_shape_alone_has_no_names_and_no_content(tmp_path: Path) -> None:
     stored = run.recording.read_bytes()
     for word in (b"zanzibar", b"quagga", os.fsencode(tmp_path)):
         assert word not in stored
-    assert [e.data["change"] for e in run.events("file.edit")] == ["create"]
+    assert run.events("file.edit")[0].data["change"] == "create"
