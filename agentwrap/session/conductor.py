@@ -213,6 +213,8 @@ class Session:
             raise AgentwrapError(
                 "output", "the recording cannot be written", evidence=self._pump.failure, exit_status=EXIT_FAILED
             )
+        if told.mode == "none":
+            self._spans.finish()
         if self._claims is not None:
             self._claims.start(self._put_claims, self._spans.of)
         self._attend()
@@ -337,6 +339,7 @@ class Session:
         ageing = threading.Thread(target=self._age_out, name="agentwrap-undo", daemon=True)
         ageing.start()
         self._read_frames()
+        self._spans.finish()
         self._close()
         ageing.join()
         return self.outcome

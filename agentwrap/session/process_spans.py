@@ -6,7 +6,8 @@ from collections import OrderedDict
 from agentwrap.events import Item, ProcessStart
 
 _REMEMBERED = 65536
-_WAIT_S = 0.5
+_WAIT_S = 10.0
+"""For a tracer, or a supervisor, that is held up; who is not of the run has nothing to say here."""
 
 
 class ProcessSpans:
@@ -15,6 +16,7 @@ class ProcessSpans:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._spans: OrderedDict[int, str] = OrderedDict()
+        self._over = False
 
     def see(self, items: list[Item]) -> None:
         """Learn from events."""
@@ -29,8 +31,14 @@ class ProcessSpans:
                 self._spans.popitem(last=False)
             self._changed.notify_all()
 
+    def finish(self) -> None:
+        """Nothing more is told: nobody is waited for."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
     def of(self, pid: int) -> str:
         """The span, waited for a moment: a program may speak before the tracer's word of it is here. Else empty."""
         with self._changed:
-            self._changed.wait_for(lambda: pid in self._spans, _WAIT_S)
+            self._changed.wait_for(lambda: self._over or pid in self._spans, _WAIT_S)
             return self._spans.get(pid, "")
