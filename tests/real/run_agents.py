@@ -36,6 +36,13 @@ CASES = (
 TIMEOUT_S = 300
 # Without, claude asks its model after 5 seconds, with the servers that have answered by then.
 PATIENT = tuple(f"{name}={TIMEOUT_S * 1000}" for name in ("MCP_CONNECT_TIMEOUT_MS", "MCP_TIMEOUT"))
+# The lab's names have one second to be looked up, and codex gives its servers ten.
+NAMES = 'echo "options timeout:30 attempts:5" >>{dir}/resolv.conf'
+CODEX_SERVERS = (
+    f'sed -i "1i mcp_optional_startup_grace_ms = {TIMEOUT_S * 1000}" {{dir}}/home/.codex/config.toml && '
+    f'printf "startup_timeout_sec = %d\\ntool_timeout_sec = %d\\n" {TIMEOUT_S} {TIMEOUT_S} '
+    ">>{dir}/home/.codex/config.toml"
+)
 BEFORE = 'def greet(name):\n    return "helo, " + name\n\n\nif __name__ == "__main__":\n    print(greet("world"))\n'
 AFTER = BEFORE.replace("helo", "hello")
 # What each scenario tells the agent to run: a word of the shell's command line, and programs the shell has to start.
@@ -124,6 +131,9 @@ def run(
     if user == "plain":
         give = f'chown -R {NOBODY}:{NOBODY} {{dir}} && cd {{dir}}/repo && exec {shlex.join(_as_plain_user())} "$@"'
         wrap = f"sh -c '{give}' sh env USER=plain {wrap}"
+    before = [NAMES, *([CODEX_SERVERS] if case.startswith("codex:mcp") else [])]
+    first = shlex.quote(" && ".join([*before, 'exec "$@"']))
+    wrap = f"sh -c {first} sh {wrap}"
     found = lab()
     assert found is not None
     words = [sys.executable, "lab.py", "run", agent, "--name", name, "--wrap", wrap, "--no-sample"]
