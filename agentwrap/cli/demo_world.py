@@ -22,7 +22,7 @@ APPROVERS = ("dana", "alex")
 RECORDING, TAMPERED, KEY, POLICY = "run.agentlog", "tampered.agentlog", "demo.pub", "policy.toml"
 COMMAND = (sys.executable, "-I", "agent.py")
 _SHIPPED = ("agent.py", "server.py", POLICY)
-_PATIENCE_S = 60
+_PATIENCE_S = 280
 _CONFINING = '[network]\ndefault = "deny"\n\n[files.write]\nallow = ["$CWD/**", "$TMP/**"]\n'
 _OPEN = '[network]\ndefault = "allow"\n\n[files.write]\ndefault = "allow"\n'
 
@@ -145,7 +145,7 @@ def short_folder() -> str | None:
 
 def run_words(*options: str) -> list[str]:
     """The words of the run, without those that start us."""
-    return ["run", "-o", RECORDING, "--policy", POLICY, "--ask-timeout", "20", *options, "--", *COMMAND]
+    return ["run", "-o", RECORDING, "--policy", POLICY, "--ask-timeout", "120", *options, "--", *COMMAND]
 
 
 def _answer(line: str) -> Answer:
