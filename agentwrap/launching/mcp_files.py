@@ -6,6 +6,7 @@ Knows paths and bytes; what is in them is read by `mcp.configs`. Nothing is wait
 import os
 import posixpath
 import stat
+import time
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -19,6 +20,8 @@ MAX_BYTES = 8 << 20
 _MAX_LISTED = 256
 
 Stamp = tuple[int, int, int]
+_NO_STAMP: Stamp = (-1, -1, -1)
+_TICK_NS = 10_000_000  # at most
 
 
 class _Read(msgspec.Struct):
@@ -88,11 +91,12 @@ class Files:
             return ()
         before = self._listed.get(listing.folder)
         if before is None or before[0] != stamp:
+            kept = _lasting(stamp)
             try:
                 names = sorted(os.listdir(listing.folder))[:_MAX_LISTED]
             except OSError:
                 return ()
-            before = stamp, tuple(listing.places(names))
+            before = kept, tuple(listing.places(names))
             self._listed[listing.folder] = before
         return before[1]
 
@@ -102,9 +106,10 @@ class Files:
             return ()
         before = self._listed.get(self._plugins)
         if before is None or before[0] != stamp:
+            kept = _lasting(stamp)
             data, _why = bytes_of(self._plugins)
             folders = formats.plugin_folders(data or b"")[:_MAX_LISTED]
-            before = stamp, tuple(one for folder in folders for one in places.of_plugin(folder))
+            before = kept, tuple(one for folder in folders for one in places.of_plugin(folder))
             self._listed[self._plugins] = before
         return before[1]
 
@@ -117,12 +122,13 @@ class Files:
             return self._read.pop(place, None) is not None
         if before is not None and before.stamp == stamp:
             return False
+        kept = _lasting(stamp)
         data, why = bytes_of(path)
         if data is None:
             found = Found((), (why,)) if why else Found()
         else:
             found = formats.read(place.form, data, place.source)
-        self._read[place] = _Read(stamp, found)
+        self._read[place] = _Read(kept, found)
         return before is None or before.found != found
 
 
@@ -135,6 +141,14 @@ def _stamp(path: bytes, *, folder: bool = False) -> Stamp | None:
     if stat.S_ISDIR(found.st_mode) != folder:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _lasting(stamp: Stamp) -> Stamp:
+    """The stamp, or none at all while a change may leave it as it is: the time is that of the last tick.
+
+    To be asked before what is stamped is read (current_time(), fs/inode.c).
+    """
+    return _NO_STAMP if 0 <= time.time_ns() - stamp[0] <= _TICK_NS else stamp
 
 
 def bytes_of(path: bytes) -> tuple[bytes | None, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentwrap.events import Coverage, Gap
+from agentwrap.launching import mcp_files
 from agentwrap.launching.mcp_files import MAX_BYTES, Files
 from agentwrap.launching.mcp_servers import Servers, coverage, words_of
 from agentwrap.mcp.configs import places
@@ -138,6 +139,27 @@ def test_a_file_that_changes_is_read_again_and_no_other(home: Path, project: Pat
     assert len(files.look(here) or ()) == 3
     (home / "repo" / ".mcp.json").unlink()
     assert len(files.look(here) or ()) == 2
+    assert files.look(here) is None
+
+
+def test_what_changes_again_within_a_tick_is_read_again(
+    home: Path, project: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_files, "_TICK_NS", 1 << 62)
+
+    def again(path: Path, change: Callable[[], object]) -> None:
+        before = path.stat()
+        change()
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    file = write("repo/.mcp.json", server("first"))
+    extensions = write(".gemini/extensions/e/gemini-extension.json", server("third")).parents[1]
+    files = Files(environment(home))
+    here = (os.fsencode(project),)
+    assert {one.command for one in files.look(here) or ()} == {b"first", b"third"}
+    again(file, lambda: write("repo/.mcp.json", server("other")))
+    again(extensions, lambda: write(".gemini/extensions/f/gemini-extension.json", server("fourth")))
+    assert {one.command for one in files.look(here) or ()} == {b"other", b"third", b"fourth"}
     assert files.look(here) is None
 
 
