@@ -198,7 +198,7 @@ class Desk:
         """Record how it ended, then tell whoever asked."""
         word = given.outcome if given.outcome in (*ANSWERS, "expired") else "deny"
         call = self._calls.pop(given.waiting.ask, None)
-        told: list[Item] = [_event(given, self._now())]
+        told: list[Item] = [_event(given, given.at_ns)]  # later, it might seem to have come too late
         if call is not None and word not in ("deny", "expired") and self._is_self(given):
             told.append(self._self_approval(call, given.approver, given.uid, "allowed"))
         try:

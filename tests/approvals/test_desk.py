@@ -7,11 +7,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from policy_texts import PLACES
 
-from agentwrap.approvals import client, desk, folder, server
+from agentwrap.approvals import client, desk, folder, registry, server
 from agentwrap.approvals.messages import AskPending, Failure, GiveAnswer, Pending, Taken
 from agentwrap.events import ActDenied, AskAnswered, AskWaiting, Item, McpFinding
 from agentwrap.policy.document import load
@@ -104,6 +105,21 @@ def test_what_the_gateway_asks_can_be_answered_and_is_recorded_first(run: Run) -
         reason=b"fine",
     )  # fmt: skip
     assert run.log == [answered, b"Ya1 run"]
+
+
+def test_an_answer_has_the_time_when_it_was_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = registry.Registry.answer
+
+    def held_up(self: registry.Registry, *given: Any, **more: Any) -> Any:
+        ended = answer(self, *given, **more)
+        run.now = 3_000
+        return ended
+
+    run.ask(until_ns=2_000)
+    monkeypatch.setattr(registry.Registry, "answer", held_up)
+    assert isinstance(client.ask(run.path, GiveAnswer("a1", "once")), Taken)
+    (told,) = (item for item in run.log if isinstance(item, AskAnswered))
+    assert (told.answer, told.at_ns) == ("once", 1_000)
 
 
 def test_what_cannot_be_recorded_is_not_allowed(run: Run) -> None:
