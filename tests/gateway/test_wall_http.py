@@ -58,8 +58,8 @@ def test_an_address_without_a_rule_gets_a_403_that_says_who_refused_and_why(worl
 def test_a_refusal_of_the_server_is_the_servers(world: World) -> None:
     """Distinct from ours: the connection was allowed, and its end says what the server did."""
     told = world.run(allow("a.example"), [*CURL, "http://a.example/"])
-    # The reset may come before curl has looked how its connect ended.
-    assert told.status in (7, 56)
+    # The reset may come before curl has looked how its connect ended, or before it has asked.
+    assert told.status in (7, 55, 56)
     assert [event.decision for event in told.of(NetDecision)] == ["allow"]
     [closed] = told.of(NetClosed)
     assert (closed.ending, closed.detail) == ("refused", b"ECONNREFUSED")
