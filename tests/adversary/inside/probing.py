@@ -25,6 +25,7 @@ libc.syscall.restype = ctypes.c_long
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 # A refusal has to come at once, and an answer does: this long passes only where neither ever comes.
 PATIENCE_S = 120.0
+HUNG_S = 900.0
 
 
 class Skip(Exception):  # noqa: N818 -- it is an answer
@@ -92,7 +93,7 @@ def _child(writing: int, work: Callable[[str], object], mark: str) -> None:
 def _listen(descriptor: int) -> tuple[bytes, bool]:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    if not poller.poll(2 * PATIENCE_S * 1000):
+    if not poller.poll(HUNG_S * 1000):
         return b"", True
     return os.read(descriptor, 65536), False
 
