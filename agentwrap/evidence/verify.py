@@ -4,6 +4,7 @@ Recomputes everything that can be: the hash of the file's bytes, every leaf and 
 Believes a signature of the key it was given, and a head kept elsewhere; never a number that the file says of itself.
 """
 
+import contextlib
 import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,9 +111,10 @@ class _Judge:
         self._read_notes()
         tree = TreeCheck(self._reader, self._findings)
         wanted = {item.count: item.root for item in self._notes}
-        tree.run(wanted, anchor.count if anchor is not None else None)
-        self._check("events", f"{tree.count} events, every leaf and root recomputed")
-        self._check("spans", check_derived(self._reader, self._findings, tree.spans))
+        with contextlib.closing(tree.spans):  # also of a file that turns out to be damaged
+            tree.run(wanted, anchor.count if anchor is not None else None)
+            self._check("events", f"{tree.count} events, every leaf and root recomputed")
+            self._check("spans", check_derived(self._reader, self._findings, tree.spans))
         self._check("contents", check_blobs(self._reader, self._findings))
         closed = self._close_record(tree.count)
         signed = self._signatures()

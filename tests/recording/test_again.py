@@ -175,7 +175,8 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatc
 
     source = recorded(tmp_path / "r.agentlog", sample_run.items())
 
-    def full(_recorder: Recorder) -> None:
+    def full(recorder: Recorder) -> None:
+        recorder.abandon()
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Recorder, "close", full)
