@@ -121,7 +121,14 @@ async def rooted(_context: Any) -> types.ListRootsResult:
 
 async def work(url: str) -> None:
     auth = authority(url) if SCENARIO.startswith("auth/") else None
-    async with httpx2.AsyncClient(auth=auth, timeout=None, follow_redirects=True) as web:
+    listens = asyncio.Event()
+
+    async def answered(answer: httpx2.Response) -> None:
+        if answer.request.method == "GET":
+            listens.set()
+
+    hooks = {"response": [answered]}
+    async with httpx2.AsyncClient(auth=auth, timeout=None, follow_redirects=True, event_hooks=hooks) as web:
         transport = streamable_http_client(url, http_client=web)
         client = Client(
             transport, mode="auto" if MODERN else "legacy", elicitation_callback=elicited,
@@ -133,6 +140,8 @@ async def work(url: str) -> None:
                 {"name": name, "arguments": {"a": 5, "b": 3} if name == "add_numbers" else filled(tool.input_schema)}
                 for name, tool in tools.items()
             ]
+            if SCENARIO == "sse-retry" and not MODERN:
+                await listens.wait()  # a stream of its own that is late would bring what it is to come back for
             for one in asked:
                 try:
                     print(await client.call_tool(one["name"], one["arguments"]))
