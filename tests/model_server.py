@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import brotli
+import far_side
 from wsproto.extensions import PerMessageDeflate
 from wsproto.frame_protocol import CloseReason, FrameProtocol
 
@@ -456,7 +457,8 @@ class ModelServer:
         self._listener = listener
         self._lock = threading.Lock()
         self._serving: list[threading.Thread] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def settle(self) -> None:
         """All clients have gone: when this returns, `log` has all that they said."""
@@ -477,14 +479,15 @@ class ModelServer:
         return ("error-429", "error-529", "text")[turn]
 
     def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
-            serving = threading.Thread(target=self._serve, args=(sock,), daemon=True)
-            serving.start()
-            self._serving.append(serving)
+        with self._listener:
+            while True:
+                try:
+                    sock, _ = self._listener.accept()
+                except OSError:
+                    return
+                serving = threading.Thread(target=self._serve, args=(sock,), daemon=True)
+                serving.start()
+                self._serving.append(serving)
 
     def _serve(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -510,8 +513,5 @@ class ModelServer:
                 below.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def close(self) -> None:
-        try:
-            self._listener.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self._listener.close()
+        far_side.shut(self._listener)
+        self._accepting.join(300)
