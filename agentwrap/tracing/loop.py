@@ -34,7 +34,7 @@ _HOW: dict[int, Literal["fork", "vfork", "clone"]] = {
     ptrace.EVENT_CLONE: "clone",
 }
 _WAIT4 = b"61"  # arch/x86/entry/syscalls/syscall_64.tbl
-_PATIENCE_S = 10.0
+_PATIENCE_S = 2.0
 _FORWARDABLE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 
 
@@ -79,7 +79,9 @@ class PtraceLoop:
         self._performer: Performer | None = None
         self._early: set[int] = set()
         self.main_stopped = False
+        self._lock = threading.Lock()
         self._delivered: deque[tuple[int, int]] = deque(maxlen=8)
+        self._foreseen: set[int] = set()  # whose next delivery is accounted for already
         self._tid = 0
 
     def perform_by(self, make: "Callable[[Callable[[int], None], Callable[[int, int], None]], Performer]") -> None:
@@ -108,17 +110,19 @@ class PtraceLoop:
         """
         root, until = self._tree.root, time.monotonic() + _PATIENCE_S
         while root is not None and time.monotonic() < until:
-            if _is_pending(root.pid, number):
-                return True
+            with self._lock:
+                if _is_pending(root.pid, number):
+                    self._foreseen.add(number)
+                    return True
             # What is pending no more is at a stop: once the loop sleeps, it has seen that.
             if _is_in_wait4(self._tid):
                 break
             time.sleep(0.001)
-        try:
-            self._delivered.remove((number, sender))
-        except ValueError:
-            return False
-        return True
+        with self._lock:
+            came = (number, sender) in self._delivered
+            if came:
+                self._delivered.remove((number, sender))
+        return came
 
     def _take(self, tid: int, status: int, usage: struct_rusage) -> None:
         stop = classify(status)
@@ -242,7 +246,10 @@ class PtraceLoop:
     def _signal(self, tid: int, number: int) -> None:
         root = self._tree.root
         if root is not None and self._tree.tasks.get(tid) is root and number in _FORWARDABLE:
-            self._delivered.append((number, ptrace.signal_origin(tid)[1]))
+            with self._lock:
+                if number not in self._foreseen:
+                    self._delivered.append((number, ptrace.signal_origin(tid)[1]))
+                self._foreseen.discard(number)
         if self._interrupted is not None:
             self._interrupted.begin_anew(tid, self._tree.tasks.get(tid))
         self._resume(tid, number)

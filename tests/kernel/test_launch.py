@@ -175,6 +175,12 @@ def test_a_signal_to_the_wrapper_reaches_the_command_once(tmp_path: Path, number
     assert (process.returncode, out) == (9, b"got\n")
 
 
+def _has_taken(pid: int, number: int) -> bool:
+    """Whether a signal waits no more for a process: else a second one would be none (proc_pid_status(5), signal(7))."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return not any(int(line[7:], 16) >> number - 1 & 1 for line in lines if line.startswith(("SigPnd", "ShdPnd")))
+
+
 def test_a_signal_to_the_whole_group_is_not_doubled_and_a_later_one_is_not_taken_for_it(tmp_path: Path) -> None:
     script = "trap 'echo got' USR1; trap 'exit 4' USR2; echo ready; while :; do sleep 0.05; done"
     process = subprocess.Popen(
@@ -188,6 +194,8 @@ def test_a_signal_to_the_whole_group_is_not_doubled_and_a_later_one_is_not_taken
     # bash itself must be told, not its sleep: the shell ignores what it cannot trap.
     os.killpg(process.pid, signal.SIGUSR1)
     assert process.stdout.readline() == b"got\n"
+    while not _has_taken(process.pid, signal.SIGUSR1):
+        pass
     process.send_signal(signal.SIGUSR1)
     assert select.select([process.stdout], [], [], 300)[0], "from the same sender, to the wrapper alone"
     assert process.stdout.readline() == b"got\n"
