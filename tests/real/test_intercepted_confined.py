@@ -411,6 +411,7 @@ while data := sock.recv(1 << 16):
         print("began", flush=True)
     count += len(data)
 print(count, flush=True)
+sys.stdin.readline()  # its run goes on until the gateway has been looked at
 """
     process = place.start(python(code), tier, *HOST, env=trusting(place))
     assert line(process) == "began"
@@ -444,6 +445,7 @@ print("began", flush=True)
 for _ in range({size} // 100_000):
     sock.sendall(b"x" * 100_000)
 print(sock.recv(1000).decode().split()[-1], flush=True)
+sys.stdin.readline()
 """
     process = place.start(python(code), tier, *HOST, env=trusting(place))
     assert line(process) == "began"
