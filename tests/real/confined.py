@@ -93,6 +93,7 @@ class Place:
         self.names = far_side.Names(self.net.datagrams("127.0.0.1", 53), NAMES)
         self._servers: list[far_side.Server] = []
         self._helpers: list[subprocess.Popen[bytes]] = []
+        self._started: list[subprocess.Popen[bytes]] = []
         self.hidden = [
             self.serve(self.net.listen(address, port), lambda _: None)
             for address in NAMES["denied.example"]
@@ -120,11 +121,13 @@ class Place:
         policy = self.folder / "policy.toml"
         policy.write_text(POLICY.format(tier=tier))
         command = [*AGENTWRAP, "run", "-q", "-o", str(self.folder / "run.agentlog"), "--policy", str(policy)]
-        return self.net.popen(
+        process = self.net.popen(
             [*command, "--tier", tier, *options, "--", *argv],
             env=environment(self.home, **(env or {})), cwd=self.work,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
         )  # fmt: skip
+        self._started.append(process)
+        return process
 
     def finish(self, process: "subprocess.Popen[bytes]", timeout_s: float = 300) -> Ran:
         """Wait for its end."""
@@ -153,7 +156,8 @@ class Place:
         assert [name for name in self.names.asked if "denied" in name.lower()] == []
 
     def close(self) -> None:
-        for process in self._helpers:
+        # What a test that failed has left running would fail the one in which it is collected.
+        for process in [*self._helpers, *(one for one in self._started if one.returncode is None)]:
             process.kill()
             process.communicate()
         for server in self._servers:
