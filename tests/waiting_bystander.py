@@ -1,5 +1,7 @@
 """What the machine itself takes away: how long a thread that wants the processor has to wait for it."""
 
+import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -7,18 +9,48 @@ from types import TracebackType
 from typing import Self
 
 
+def tracers(supervisor: int) -> list[int]:
+    """Process ids of a supervisor's tracer."""
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    return [int(pid) for pid in children if _called(pid) == "aw-tracer\n"]
+
+
+def stop(supervisor: int) -> list[int]:
+    """Stop a supervisor, which is a child of ours, and its tracer; the tracer's process id.
+
+    A thread that waits for a processor has to be given one before it stops: then `waited_ns` counts that wait, too.
+    """
+    found = tracers(supervisor)
+    os.kill(supervisor, signal.SIGSTOP)
+    os.waitid(os.P_PID, supervisor, os.WSTOPPED)
+    for pid in found:
+        os.kill(pid, signal.SIGSTOP)
+        while not _stands(pid):
+            time.sleep(0.001)
+    return found
+
+
 def waited_ns(supervisor: int) -> int:
     """How long the threads of a supervisor and its tracer have waited for a processor (proc(5), schedstat)."""
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    tracers = [pid for pid in children if _called(pid) == "aw-tracer\n"]
     found = 0
-    for pid in (str(supervisor), *tracers):
+    for pid in (supervisor, *tracers(supervisor)):
         for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
             try:
                 found += int(file.read_text().split()[1])
             except (OSError, IndexError):
                 continue  # gone, or a kernel that does not count
     return found
+
+
+def _stands(pid: int) -> bool:
+    """Whether all of its threads are stopped (proc(5): the third field)."""
+    for file in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            if file.read_text().rpartition(") ")[2][0] not in "TZX":
+                return False
+        except OSError:
+            continue  # gone since it was listed
+    return True
 
 
 def _called(pid: str) -> str:
