@@ -137,6 +137,7 @@ def look(pid: int) -> Image:
     if path and not path.startswith(b"/"):
         path = cwd + b"/" + path
     resolved = _leads_to(pid, path) if path and path != exe else b""
+    os.readlink(b"/proc/%d/exe" % pid)  # who was ending meanwhile has no memory any more, and what was read is nothing
     return Image(path or exe, exe, argv, omitted, cwd, uid, gid, euid, is_set_id(mode), memfd, secrets, resolved)
 
 

@@ -42,6 +42,20 @@ def test_nobody() -> None:
         image.look(2**22 + 1)
 
 
+def test_who_ends_while_being_looked_at_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        arguments = image._arguments
+
+        def too_late(pid: int) -> tuple[tuple[bytes, ...], int]:
+            process.kill()
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            return arguments(pid)
+
+        monkeypatch.setattr(image, "_arguments", too_late)
+        with pytest.raises(OSError):  # noqa: PT011  (a plain user is told EACCES of some that are ending)
+            image.look(process.pid)
+
+
 @given(st.lists(st.binary(max_size=40).filter(lambda word: b"\0" not in word), max_size=20))
 def test_arguments_come_out_as_put_in(words: list[bytes]) -> None:
     assert image.arguments(b"".join(word + b"\0" for word in words)) == (tuple(words), 0)
