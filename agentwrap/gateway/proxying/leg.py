@@ -15,6 +15,10 @@ from agentwrap.gateway.proxying.sides import BareSide, Side
 from agentwrap.gateway.relay import Gate, abort, close
 
 
+class _ClientGoneError(Exception):
+    """The client takes no more: it has reset its connection."""
+
+
 class Leg:
     """`server`: whom it leads to; `side`: the way there. `observe` sees what the server says, after the client has it.
 
@@ -93,15 +97,22 @@ class Leg:
             if self._side.cut_short:
                 self.detail = b"the server ended TLS without a word"
             await self._client.end()
+        except _ClientGoneError:
+            self._cut(b"by the client")
         except (OSError, trio.ClosedResourceError):
             self._cut(b"by the server")
 
     async def _give(self, data: bytes) -> None:
-        if data:
+        if not data:
+            return
+        try:
             await self.say(data)
+        except OSError as error:
+            raise _ClientGoneError from error
 
     def _cut(self, by: bytes) -> None:
-        self.ending, self.detail = "reset", by
+        if self.ending == "closed":  # else what the other task meets is of our own making
+            self.ending, self.detail = "reset", by
         self.tap.cut("server" if by == b"by the server" else "client")
         abort(self._side.sock)
         abort(self._client.sock)
