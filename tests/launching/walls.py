@@ -86,34 +86,29 @@ def _leave(do: Callable[[], None]) -> None:
 
 def inside(plan: MountPlan, act: Callable[[], Any]) -> tuple[list[str], Any]:
     """What was gone when the plan was carried out, and what `act` returned (as JSON)."""
-    if _refused():
-        pytest.skip(f"no user namespaces here: {_refused()}")
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        _leave(lambda: _build(plan, act, writing))
-    os.close(writing)
-    with os.fdopen(reading, "rb") as answers:
-        lines = answers.read().split(b"\n", 1)
-    assert os.waitpid(pid, 0)[1] == 0
-    return json.loads(lines[0]), json.loads(lines[1])
+    gone, told = _said_by(lambda answer: _build(plan, act, answer)).split(b"\n", 1)
+    return json.loads(gone), json.loads(told)
 
 
 def apart(act: Callable[[], Any]) -> Any:
     """What `act` returns (as JSON) in mounts of its own, shared like a machine's: nobody else mounts anything there."""
+    return json.loads(_said_by(lambda answer: _act_apart(act, answer)))
+
+
+def _said_by(do: Callable[[int], None]) -> bytes:
+    """What a child of ours writes to the descriptor that it is given."""
     if _refused():
         pytest.skip(f"no user namespaces here: {_refused()}")
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _leave(lambda: _act_apart(act, writing))
+        _leave(lambda: do(writing))
     os.close(writing)
-    with os.fdopen(reading, "rb") as answer:
-        told = answer.read()
+    with os.fdopen(reading, "rb") as answers:
+        said = answers.read()
     assert os.waitpid(pid, 0)[1] == 0
-    return json.loads(told)
+    return said
 
 
 def _act_apart(act: Callable[[], Any], answer: int) -> None:
